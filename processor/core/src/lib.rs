@@ -1,1 +1,30 @@
-//! Under construction.
+//! Oncely's core: decides what an event means.
+//!
+//! Plain values in, plain values out. Nothing here opens a socket, reads a clock or draws a random
+//! number; time and randomness come in as arguments.
+//!
+//! - [`value`], [`key`], [`fingerprint`]: what an event is made of and what "the same" means
+//! - [`expr`], [`template`]: what connector files say about events
+//! - [`connector`]: a connector, checked and compiled
+//! - [`effect`]: requests, outcomes, and what follows from them
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        reason = "a failed test should stop at once"
+    )
+)]
+
+pub mod connector;
+pub mod effect;
+pub mod expr;
+pub mod fingerprint;
+pub mod key;
+pub mod template;
+pub mod value;

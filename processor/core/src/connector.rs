@@ -1,0 +1,310 @@
+//! A connector as the processor uses it: checked, compiled, nothing left to refuse.
+//!
+//! Only the connector file's compiler makes these values; whoever holds one may rely on every rule
+//! that the file's checks name. Secrets are references here, never values.
+
+use crate::effect::retry::Retry;
+use crate::expr::Expr;
+use crate::template::{Template, TextTree};
+
+/// One connector file: one consumer group.
+#[derive(Debug)]
+pub struct Connector {
+    pub name: Box<str>,
+    /// First part of every key; the name unless declared, so that a rename can keep its memory.
+    pub scope: Box<str>,
+    pub owner: Option<Box<str>>,
+    pub source: Source,
+    pub decode: Decode,
+    /// Records for which this is not true are ignored.
+    pub matches: Option<Expr>,
+    pub identity: Identity,
+    pub state: Option<StateRules>,
+    /// In the order of the file; `after` refers to earlier or later ones by index, without cycles.
+    pub effects: Vec<EffectRule>,
+    pub failure: Failure,
+    pub retention: Retention,
+}
+
+impl Connector {
+    pub fn effect(&self, id: &str) -> Option<&EffectRule> {
+        self.effects.iter().find(|rule| &*rule.id == id)
+    }
+}
+
+#[derive(Debug)]
+pub struct Source {
+    /// At least one, without repeats.
+    pub topics: Vec<Box<str>>,
+    pub group: Box<str>,
+    pub start: Start,
+    pub protocol: GroupProtocol,
+}
+
+/// Where a group begins that has no position yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    Earliest,
+    Latest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// Cooperative-sticky.
+    Classic,
+    /// KIP-848.
+    Consumer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decode {
+    pub envelope: Envelope,
+    /// Bytes a record's value may have; a larger one is parked.
+    pub bytes_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Envelope {
+    /// The value is the event.
+    None,
+    /// CloudEvents, structured or binary mode by the record's content type; the event has the
+    /// attributes as members and the data as `data`.
+    CloudEvents,
+}
+
+#[derive(Debug)]
+pub struct Identity {
+    pub tenant: Option<Expr>,
+    pub id: Expr,
+    pub fingerprint: FingerprintRule,
+    pub on_conflict: OnConflict,
+}
+
+#[derive(Debug)]
+pub enum FingerprintRule {
+    Fields(Vec<Expr>),
+    /// The whole event without these member paths.
+    WholeWithout(Vec<Vec<Box<str>>>),
+}
+
+/// Where a second event with a known id but other content goes. It is never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    Quarantine,
+    DeadLetter,
+}
+
+#[derive(Debug)]
+pub struct StateRules {
+    /// The kind of entity, a part of its key.
+    pub entity: Box<str>,
+    pub key: Expr,
+    pub version: Expr,
+    pub initial: Box<str>,
+    /// States without a transition out of them are terminal.
+    pub transitions: Vec<Transition>,
+    pub on_invalid: OnInvalid,
+}
+
+#[derive(Debug)]
+pub struct Transition {
+    pub from: Vec<Box<str>>,
+    pub to: Box<str>,
+    pub condition: Option<Expr>,
+}
+
+/// What becomes of a newer event for which the table has no transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInvalid {
+    Quarantine,
+    DeadLetter,
+    Ignore,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub offset_wait: OffsetWait,
+}
+
+/// How long an open effect may hold its record's offset back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetWait {
+    /// Since the event was first seen; zero lets go as soon as the effect is durable.
+    Millis(u64),
+    Forever,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long inbox rows and final effects live.
+    pub dedupe_ms: u64,
+    /// How long event bytes and results live after everything of the event is final.
+    pub payloads_ms: u64,
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+#[derive(Debug)]
+pub struct EffectRule {
+    pub id: Box<str>,
+    pub when: Option<Expr>,
+    /// The effect's own key parts, after scope, tenant and effect id.
+    pub key: Vec<Expr>,
+    /// Indexes in [`Connector::effects`] of those that must be done first.
+    pub after: Vec<usize>,
+    pub on_stale: OnStale,
+    pub body: EffectBody,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStale {
+    Skip,
+    Run,
+}
+
+#[derive(Debug)]
+pub enum EffectBody {
+    /// A call of a provider.
+    Call(Box<CallRule>),
+    /// A row of the usage ledger in the batch transaction.
+    Ledger(LedgerRule),
+}
+
+#[derive(Debug)]
+pub struct LedgerRule {
+    pub account: Expr,
+    pub metric: Template,
+    /// Must give a number; kept exact.
+    pub quantity: Expr,
+    /// The event's own time as RFC 3339 text or integer milliseconds since 1970.
+    pub at: Option<Expr>,
+}
+
+#[derive(Debug)]
+pub struct CallRule {
+    pub request: RequestRule,
+    /// Whether the request reads results of earlier effects (`effects.settle.…`) and so can only be
+    /// rendered when these are done.
+    pub reads_results: bool,
+    /// What is kept of the answer: name and expression over `response`. Needs a readable body.
+    pub record: Vec<(Box<str>, Expr)>,
+    pub profile: Profile,
+    pub on_unknown: OnUnknown,
+    pub retry: Retry,
+    pub timeout: Timeout,
+    pub limits: Limits,
+}
+
+/// How the request of a call is made.
+#[derive(Debug)]
+pub enum RequestRule {
+    Http(HttpRule),
+    Smtp(SmtpRule),
+}
+
+#[derive(Debug)]
+pub struct HttpRule {
+    pub method: Box<str>,
+    pub url: Template,
+    /// Names and values that may be stored; what is secret goes into `auth`.
+    pub headers: Vec<(Box<str>, Template)>,
+    pub auth: Option<Auth>,
+    pub body: BodyRule,
+}
+
+#[derive(Debug)]
+pub enum BodyRule {
+    None,
+    /// Texts of the tree are templates; one that is a single `{{ expression }}` keeps its type.
+    Json(TextTree),
+    /// `application/x-www-form-urlencoded`, pairs in the order of the file.
+    Form(Vec<(Box<str>, Template)>),
+}
+
+/// Credentials, resolved when a call is made and never stored.
+#[derive(Debug)]
+pub enum Auth {
+    Bearer(SecretText),
+    Basic { user: SecretText, password: SecretText },
+    Header { name: Box<str>, value: SecretText },
+}
+
+/// A text with references to secrets (`Token ${secret:billing}`), as it stands in the file.
+/// The references are checked; the values are looked up by the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretText(pub Box<str>);
+
+#[derive(Debug)]
+pub struct SmtpRule {
+    /// `smtp://host:port`, `smtps://…`, or `smtp+starttls://…`.
+    pub server: SecretText,
+    pub auth: Option<Auth>,
+    pub from: Template,
+    pub to: Template,
+    pub subject: Template,
+    pub text: Option<Template>,
+    pub html: Option<Template>,
+}
+
+/// What a provider does with our requests, as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub name: Box<str>,
+    /// Header that carries the effect key; `None`: the provider does not deduplicate.
+    pub key_header: Option<Box<str>>,
+    /// How long the provider remembers a key, counted from the first send. `None` with a header:
+    /// for ever.
+    pub key_window_ms: Option<u64>,
+    /// Statuses classified otherwise than by the common table.
+    pub statuses: Vec<(StatusRange, StatusClass)>,
+}
+
+/// Inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusRange {
+    pub first: u16,
+    pub last: u16,
+}
+
+/// The outcome class of an HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusClass {
+    Done,
+    Throttled,
+    Rejected,
+    Halted,
+    Unknown,
+    /// Answered before anything was done: safe to repeat.
+    NotApplied,
+}
+
+/// What follows when it cannot be known whether the provider acted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnknown {
+    /// Send the same bytes with the same key again, inside the provider's key window.
+    RetrySameKey,
+    /// Keep it for a person.
+    Hold,
+    /// Declared at most once: count it as done.
+    AssumeDone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeout {
+    pub connect_ms: u64,
+    pub total_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls of this effect in flight in one process.
+    pub concurrency: u32,
+    /// Calls that may start, in one process.
+    pub rate: Option<Rate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub calls: u32,
+    pub per_ms: u64,
+}

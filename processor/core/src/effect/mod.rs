@@ -1,0 +1,5 @@
+//! Effects: what is owed, what was seen, and what follows from it.
+
+pub mod outcome;
+pub mod request;
+pub mod retry;

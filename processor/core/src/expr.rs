@@ -1,0 +1,4 @@
+//! Expressions over an event.
+/// One compiled expression.
+#[derive(Debug)]
+pub struct Expr;
