@@ -1,1 +1,28 @@
-//! Under construction.
+//! What demo, stories and benchmark stand on: real servers of their own, and faults on purpose.
+//!
+//! - [`postgres`]: a private, throwaway PostgreSQL cluster, which can be killed, frozen and started again.
+//! - [`child`]: a program that dies with the program that started it, even when that one is killed.
+//! - [`places`]: where fetched binaries are kept and looked for, and free ports.
+//! - [`wait`]: waiting for a state, with a bound and an error that says what was waited for.
+//!
+//! Knows nothing of the rest of Oncely: what it counts and breaks, it counts and breaks from outside.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        reason = "a failed test should stop at once"
+    )
+)]
+
+pub mod child;
+pub mod error;
+pub mod places;
+pub mod postgres;
+pub mod wait;
+
+pub use error::RigError;

@@ -1,0 +1,14 @@
+//! Each part of the rig against the real thing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::disallowed_methods,
+    reason = "a failed test should stop at once"
+)]
+
+mod child;
+mod postgres;

@@ -1,0 +1,104 @@
+//! A private cluster: made, killed, frozen, started again, gone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use oncely_rig::RigError;
+use oncely_rig::places;
+use oncely_rig::postgres::{Binaries, Cluster, PostgresOptions};
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_a_kill() {
+    let mut cluster = Cluster::start(&PostgresOptions::quick()).await.unwrap();
+    cluster.create_database("story").await.unwrap();
+    let mut wire = cluster.connect("story").await.unwrap();
+    wire.run("CREATE TABLE kept (id int); INSERT INTO kept VALUES (1)").await.unwrap();
+    wire.run("BEGIN; INSERT INTO kept VALUES (2)").await.unwrap();
+
+    cluster.kill().await.unwrap();
+    assert!(cluster.connect("story").await.is_err());
+    cluster.start_again().await.unwrap();
+    let mut again = cluster.connect("story").await.unwrap();
+    assert_eq!(again.run("SELECT id, NULL FROM kept").await.unwrap(), [[Some("1".into()), None]]);
+
+    cluster.stop_immediate().await.unwrap();
+    cluster.start_again().await.unwrap();
+    let mut again = cluster.connect("story").await.unwrap();
+    assert_eq!(again.value("SELECT count(*) FROM kept").await.unwrap(), "1");
+    cluster.stop_fast().await.unwrap();
+    assert_eq!(cluster.pid(), None);
+}
+
+#[tokio::test]
+async fn a_frozen_cluster_answers_nobody_until_resumed() {
+    let mut cluster = Cluster::start(&PostgresOptions::quick()).await.unwrap();
+    let mut wire = cluster.connect("postgres").await.unwrap();
+    cluster.pause().unwrap();
+    let asked = tokio::spawn(async move { wire.value("SELECT 7").await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!asked.is_finished(), "a frozen server answered");
+    cluster.resume().unwrap();
+    assert_eq!(asked.await.unwrap().unwrap(), "7");
+}
+
+#[tokio::test]
+async fn settings_place_and_errors_are_those_asked_for() {
+    let base = PathBuf::from("/dev/shm");
+    let options = PostgresOptions {
+        base_dir: base.is_dir().then_some(base),
+        ..PostgresOptions::quick().with("shared_buffers", "16MB")
+    };
+    let cluster = Cluster::start(&options).await.unwrap();
+    let mut wire = cluster.connect("postgres").await.unwrap();
+    assert_eq!(wire.value("SHOW shared_buffers").await.unwrap(), "16MB");
+    let error = wire.run("SELECT 1/0").await.unwrap_err();
+    assert!(matches!(&error, RigError::Sql { code, .. } if code == "22012"), "{error}");
+    assert_eq!(wire.value("SELECT 2").await.unwrap(), "2", "usable after an error");
+    let error = cluster.connect("nowhere").await.unwrap_err();
+    assert!(matches!(&error, RigError::Sql { code, .. } if code == "3D000"), "{error}");
+
+    let data = cluster.data_dir();
+    assert!(data.exists());
+    drop(cluster);
+    assert!(!data.exists(), "a dropped cluster leaves nothing");
+}
+
+#[tokio::test]
+async fn missing_binaries_are_an_error_that_names_the_remedy() {
+    let bin_dir = Some(PathBuf::from("/nonexistent"));
+    let options = PostgresOptions { bin_dir, ..PostgresOptions::default() };
+    let error = Cluster::start(&options).await.unwrap_err().to_string();
+    assert!(error.contains("/nonexistent") && error.contains("tests/postgres/fetch"), "{error}");
+}
+
+/// Oncely also runs on the PostgreSQL that people have from their distribution. Where none is installed,
+/// its package is unpacked beside the cache: nothing is installed, and no service is started.
+#[tokio::test]
+async fn the_distributions_postgresql_works_too() {
+    let Some(bin_dir) = distribution() else {
+        assert!(std::env::var_os("CI").is_none(), "no PostgreSQL of the distribution, see above");
+        eprintln!("not run: no PostgreSQL of the distribution is installed (CI=true unpacks one)");
+        return;
+    };
+    let options = PostgresOptions { bin_dir: Some(bin_dir.clone()), ..PostgresOptions::quick() };
+    let cluster = Cluster::start(&options).await.unwrap();
+    assert_eq!(cluster.bin_dir(), bin_dir);
+    let mut wire = cluster.connect("postgres").await.unwrap();
+    let version = wire.value("SHOW server_version").await.unwrap();
+    assert!(version.to_lowercase().contains("debian") || version.contains("Ubuntu"), "{version}");
+}
+
+fn distribution() -> Option<PathBuf> {
+    if let Some(found) = Binaries::packaged() {
+        return Some(found.dir().to_path_buf());
+    }
+    std::env::var_os("CI")?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../postgres/fetch-distribution");
+    let output = Command::new(script).output().unwrap();
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the distribution's PostgreSQL could not be unpacked");
+    let bin = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    assert!(bin.starts_with(places::cache_dir()));
+    Some(bin)
+}
