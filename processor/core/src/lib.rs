@@ -26,5 +26,6 @@ pub mod effect;
 pub mod expr;
 pub mod fingerprint;
 pub mod key;
+pub mod progress;
 pub mod template;
 pub mod value;

@@ -1,5 +1,8 @@
 //! Effects: what is owed, what was seen, and what follows from it.
 
+pub mod next;
+pub mod order;
 pub mod outcome;
 pub mod request;
 pub mod retry;
+pub mod status;

@@ -1,0 +1,251 @@
+-- The spine: what Oncely remembers so that each business event has its effect once.
+--
+-- * Every rule that SQL can state is a constraint. There are no foreign keys between the tables that
+--   a batch writes: their check costs one look-up a row and only repeats what one transaction
+--   writes together anyway.
+-- * Times are the database's own; a worker's clock decides nothing.
+-- * Payloads are bytea: JSON may hold NUL, which text and jsonb refuse.
+-- * Columns are ordered by size, so that rows carry no padding.
+
+-- Wired files, by name. Rows stay when a connector leaves, so that what it owed can still be read.
+CREATE TABLE oncely.connector (
+    id         integer     NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seen_at    timestamptz NOT NULL DEFAULT now(),
+    name       text        NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 100),
+    scope      text        NOT NULL CHECK (length(scope) BETWEEN 1 AND 100),
+    group_name text        NOT NULL CHECK (length(group_name) BETWEEN 1 AND 249)
+);
+
+-- A topic as one connector reads it; a recreated topic is another source.
+CREATE TABLE oncely.source (
+    id         integer NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    connector  integer NOT NULL REFERENCES oncely.connector,
+    cluster_id text    NOT NULL,
+    topic_id   text    NOT NULL,
+    topic      text    NOT NULL,
+    UNIQUE (connector, cluster_id, topic_id, topic)
+);
+
+-- One row a running process. A row that is dead never lives again.
+CREATE TABLE oncely.worker (
+    id           uuid        NOT NULL PRIMARY KEY,
+    started_at   timestamptz NOT NULL DEFAULT now(),
+    heartbeat_at timestamptz NOT NULL DEFAULT now(),
+    dead_at      timestamptz,
+    ended_at     timestamptz,
+    lease_ms     integer     NOT NULL CHECK (lease_ms BETWEEN 300 AND 600000),
+    host         text        NOT NULL,
+    CHECK (dead_at IS NULL OR ended_at IS NULL)
+);
+CREATE INDEX worker_living ON oncely.worker (heartbeat_at) WHERE dead_at IS NULL AND ended_at IS NULL;
+
+-- One row a business id: the dedupe key and, at once, the history of its entity. Insert-only.
+-- `effects` names what the event owes, shared effects included.
+CREATE TABLE oncely.inbox (
+    key             uuid        NOT NULL PRIMARY KEY,
+    fingerprint     uuid        NOT NULL,
+    entity          uuid,
+    version         bigint      CHECK (version >= 0),
+    first_offset    bigint      NOT NULL CHECK (first_offset >= 0),
+    first_seen_at   timestamptz NOT NULL DEFAULT now(),
+    first_partition integer     NOT NULL CHECK (first_partition >= 0),
+    source          integer     NOT NULL,
+    outcome         text        COLLATE "C" NOT NULL
+        CHECK (outcome IN ('applied', 'stale', 'ignored', 'quarantined', 'dead_lettered')),
+    tenant          text        COLLATE "C" NOT NULL,
+    from_state      text        COLLATE "C",
+    to_state        text        COLLATE "C",
+    effects         uuid[],
+    CHECK ((entity IS NULL) = (version IS NULL)),
+    CHECK ((from_state IS NULL) = (to_state IS NULL)),
+    CHECK (effects IS NULL OR cardinality(effects) > 0)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
+CREATE INDEX inbox_age ON oncely.inbox USING brin (first_seen_at);
+
+-- Every transition is on record: the inbox row is that record.
+CREATE VIEW oncely.transition AS
+    SELECT entity, version, key AS event, from_state, to_state, first_seen_at AS at, tenant
+    FROM oncely.inbox
+    WHERE outcome = 'applied' AND entity IS NOT NULL;
+
+-- How often a known business id came again, and where last.
+CREATE TABLE oncely.repeat (
+    key            uuid        NOT NULL PRIMARY KEY,
+    last_seen_at   timestamptz NOT NULL DEFAULT now(),
+    last_offset    bigint      NOT NULL,
+    times          bigint      NOT NULL CHECK (times > 0),
+    last_partition integer     NOT NULL,
+    source         integer     NOT NULL
+) WITH (fillfactor = 80);
+
+-- The current state of an entity; never moves to a lower version.
+CREATE TABLE oncely.entity (
+    key        uuid        NOT NULL PRIMARY KEY,
+    event      uuid        NOT NULL,
+    version    bigint      NOT NULL CHECK (version >= 0),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    tenant     text        COLLATE "C" NOT NULL,
+    state      text        COLLATE "C" NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+CREATE FUNCTION oncely.entity_never_falls() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'entity % would move from version % to %', OLD.key, OLD.version, NEW.version
+        USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER entity_never_falls BEFORE UPDATE ON oncely.entity
+    FOR EACH ROW WHEN (NEW.version < OLD.version) EXECUTE FUNCTION oncely.entity_never_falls();
+
+-- Fencing tokens survive release and expiry; they only rise.
+CREATE SEQUENCE oncely.fence AS bigint;
+
+-- The effect ledger. `lane` orders effects: the entity's key, or the event's where there is no
+-- entity. A waiting row without a due time is blocked by an earlier effect.
+CREATE TABLE oncely.effect (
+    key           uuid        NOT NULL PRIMARY KEY,
+    event         uuid        NOT NULL,
+    lane          uuid        NOT NULL,
+    worker        uuid,
+    request_hash  uuid        NOT NULL,
+    fence         bigint,
+    version       bigint      NOT NULL DEFAULT 0,
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    due_at        timestamptz,
+    first_sent_at timestamptz,
+    last_sent_at  timestamptz,
+    settled_at    timestamptz,
+    connector     integer     NOT NULL,
+    attempts      integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    takeovers     smallint    NOT NULL DEFAULT 0 CHECK (takeovers >= 0),
+    ordinal       smallint    NOT NULL,
+    status_code   smallint,
+    was_unknown   boolean     NOT NULL DEFAULT false,
+    status        text        COLLATE "C" NOT NULL
+        CHECK (status IN ('waiting', 'claimed', 'unknown', 'held', 'done', 'rejected', 'skipped')),
+    name          text        COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 100),
+    tenant        text        COLLATE "C" NOT NULL,
+    business_id   text        COLLATE "C" NOT NULL CHECK (length(business_id) BETWEEN 1 AND 512),
+    note          text        CHECK (length(note) <= 500),
+    after_keys    uuid[]      CHECK (cardinality(after_keys) > 0),
+    request       bytea,
+    result        bytea,
+    CHECK ((status = 'claimed') = (worker IS NOT NULL)),
+    CHECK (status <> 'claimed' OR fence IS NOT NULL),
+    CHECK ((status IN ('done', 'rejected', 'skipped')) = (settled_at IS NOT NULL)),
+    CHECK (due_at IS NULL OR status IN ('waiting', 'unknown')),
+    CHECK (status <> 'unknown' OR due_at IS NOT NULL),
+    CHECK (result IS NULL OR status = 'done'),
+    CHECK (NOT was_unknown OR attempts > 0 OR takeovers > 0)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX effect_open ON oncely.effect (lane) WHERE settled_at IS NULL;
+CREATE INDEX effect_due ON oncely.effect (connector, name, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX effect_claimed ON oncely.effect (worker) WHERE worker IS NOT NULL;
+CREATE INDEX effect_age ON oncely.effect USING brin (created_at);
+
+-- Attempts; a first one that succeeds lives in its effect's own row alone. Also the place of
+-- evidence: what a stale owner saw.
+CREATE TABLE oncely.attempt (
+    effect      uuid        NOT NULL,
+    fence       bigint      NOT NULL,
+    worker      uuid        NOT NULL,
+    at          timestamptz NOT NULL DEFAULT now(),
+    status_code smallint,
+    evidence    boolean     NOT NULL DEFAULT false,
+    outcome     text        COLLATE "C" NOT NULL
+        CHECK (outcome IN ('done', 'not_applied', 'throttled', 'rejected', 'halted', 'unknown')),
+    note        text        CHECK (length(note) <= 500),
+    PRIMARY KEY (effect, fence, evidence)
+);
+
+-- Usage lines, unique each: a second consumer cannot bill twice.
+CREATE TABLE oncely.ledger (
+    key        uuid           NOT NULL PRIMARY KEY,
+    event      uuid           NOT NULL,
+    content    uuid           NOT NULL,
+    created_at timestamptz    NOT NULL DEFAULT now(),
+    at         timestamptz,
+    connector  integer        NOT NULL,
+    name       text           COLLATE "C" NOT NULL,
+    tenant     text           COLLATE "C" NOT NULL,
+    account    text           COLLATE "C" NOT NULL CHECK (length(account) BETWEEN 1 AND 512),
+    metric     text           COLLATE "C" NOT NULL CHECK (length(metric) BETWEEN 1 AND 512),
+    quantity   numeric        NOT NULL
+);
+CREATE INDEX ledger_account ON oncely.ledger (tenant, account, metric, created_at);
+
+-- Event bytes that a later effect is still rendered from.
+CREATE TABLE oncely.payload (
+    event            uuid        NOT NULL PRIMARY KEY,
+    record_offset    bigint      NOT NULL,
+    record_timestamp bigint,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    record_partition integer     NOT NULL,
+    source           integer     NOT NULL,
+    previous_state   text        COLLATE "C",
+    current_state    text        COLLATE "C",
+    record_key       bytea,
+    value            bytea,
+    headers          bytea       NOT NULL
+);
+
+-- Dead letters and quarantine. Keyed by coordinates, or by the effect that was rejected.
+CREATE TABLE oncely.parked (
+    id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event             uuid,
+    effect            uuid,
+    known_fingerprint uuid,
+    fingerprint       uuid,
+    record_offset     bigint      CHECK (record_offset >= 0),
+    record_timestamp  bigint,
+    parked_at         timestamptz NOT NULL DEFAULT now(),
+    record_partition  integer     CHECK (record_partition >= 0),
+    source            integer,
+    connector         integer     NOT NULL,
+    kind              text        COLLATE "C" NOT NULL CHECK (kind IN ('dead_letter', 'quarantine')),
+    reason            text        COLLATE "C" NOT NULL CHECK (length(reason) BETWEEN 1 AND 60),
+    tenant            text        COLLATE "C" NOT NULL DEFAULT '',
+    business_id       text        COLLATE "C" CHECK (length(business_id) <= 512),
+    detail            text        NOT NULL CHECK (length(detail) <= 2000),
+    record_key        bytea,
+    value             bytea,
+    headers           bytea,
+    CHECK ((effect IS NULL) = (source IS NOT NULL)),
+    CHECK ((source IS NULL) = (record_offset IS NULL)),
+    CHECK ((source IS NULL) = (record_partition IS NULL))
+);
+CREATE UNIQUE INDEX parked_record ON oncely.parked (source, record_partition, record_offset)
+    WHERE effect IS NULL;
+CREATE UNIQUE INDEX parked_effect ON oncely.parked (effect) WHERE effect IS NOT NULL;
+CREATE INDEX parked_newest ON oncely.parked (kind, connector, parked_at);
+CREATE INDEX parked_event ON oncely.parked (event) WHERE event IS NOT NULL;
+
+-- How far a group is: everything below `position` is finished. The witness is the last record
+-- before the position.
+CREATE TABLE oncely.progress (
+    epoch             bigint      NOT NULL DEFAULT 1 CHECK (epoch > 0),
+    position          bigint      NOT NULL CHECK (position >= 0),
+    witness_offset    bigint,
+    witness_timestamp bigint,
+    witness_hash      uuid,
+    updated_at        timestamptz NOT NULL DEFAULT now(),
+    partition         integer     NOT NULL CHECK (partition >= 0),
+    group_name        text        COLLATE "C" NOT NULL,
+    cluster_id        text        COLLATE "C" NOT NULL,
+    topic_id          text        COLLATE "C" NOT NULL,
+    topic             text        COLLATE "C" NOT NULL,
+    stopped           text        CHECK (length(stopped) <= 500),
+    PRIMARY KEY (group_name, cluster_id, topic, topic_id, partition),
+    CHECK ((witness_offset IS NULL) = (witness_hash IS NULL)),
+    CHECK (witness_offset < position)
+) WITH (fillfactor = 50);
+
+-- Every override by a person.
+CREATE TABLE oncely.audit (
+    id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at      timestamptz NOT NULL DEFAULT now(),
+    subject uuid,
+    actor   text        NOT NULL CHECK (length(actor) BETWEEN 1 AND 200),
+    action  text        NOT NULL CHECK (length(action) BETWEEN 1 AND 100),
+    reason  text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),
+    detail  text        NOT NULL DEFAULT ''
+);

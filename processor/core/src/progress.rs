@@ -1,0 +1,241 @@
+//! Progress: which offsets of one assigned partition are finished.
+//!
+//! Reads: the records that were delivered and the proofs that they are finished. Gives: the position
+//! below which everything is finished, with the witness of the record before it. Offsets may jump
+//! (transaction markers, compaction), so it counts what was delivered and never adds one by itself.
+//! A tracker lives for one assignment; proofs of an earlier one do not fit it.
+
+use std::collections::VecDeque;
+
+use crate::key::{Hasher, Key};
+
+/// Bytes at each end of a record's value that its witness hash covers: enough to tell records of a
+/// recreated topic apart, little enough to be free.
+const WITNESS_BYTES: usize = 128;
+
+/// What a position's predecessor looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    pub offset: i64,
+    pub timestamp_ms: Option<i64>,
+    pub hash: Key,
+}
+
+impl Witness {
+    pub fn of(
+        offset: i64,
+        timestamp_ms: Option<i64>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Self {
+        let ends = |hasher: Hasher, part: Option<&[u8]>| match part {
+            None => hasher.part("null"),
+            Some(bytes) => {
+                let head = bytes.get(..WITNESS_BYTES).unwrap_or(bytes);
+                let tail = bytes.len().saturating_sub(WITNESS_BYTES);
+                let tail = bytes.get(tail..).unwrap_or(bytes);
+                hasher.part(&bytes.len().to_string()).bytes(head).bytes(tail)
+            }
+        };
+        let hasher = ends(ends(Hasher::new("witness"), key), value);
+        Self { offset, timestamp_ms, hash: hasher.finish() }
+    }
+}
+
+/// Proof that nothing of the record at this offset holds it back any more.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an offset moves only with proof"]
+pub struct Finished(i64);
+
+impl Finished {
+    /// The record left nothing open: it was ignored, parked, a duplicate of something final, or
+    /// owed no effect.
+    pub const fn without_effects(offset: i64) -> Self {
+        Self(offset)
+    }
+
+    /// `None` while any of the record's effects still holds its offset back.
+    pub fn when(offset: i64, effects: &[Hold]) -> Option<Self> {
+        effects.iter().all(|hold| *hold == Hold::LetsGo).then_some(Self(offset))
+    }
+}
+
+/// Whether one effect holds its record's offset back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Final, held, waiting behind a held one, or open for longer than `offset_wait`.
+    LetsGo,
+    Open,
+}
+
+/// What a delivery is to the tracker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    New,
+    /// The same offset once more: it has its slot already.
+    Again,
+    /// Below what is finished: nothing is to be done for it.
+    Finished,
+}
+
+/// Tracks one assignment of one partition.
+#[derive(Debug)]
+pub struct Tracker {
+    position: i64,
+    witness: Option<Witness>,
+    /// Delivered and not yet passed by the position, in rising order of offsets.
+    slots: VecDeque<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    witness: Witness,
+    finished: bool,
+}
+
+impl Tracker {
+    /// `position`: the first offset that will be delivered, or a lower one.
+    pub const fn new(position: i64, witness: Option<Witness>) -> Self {
+        Self { position, witness, slots: VecDeque::new() }
+    }
+
+    /// Takes note of a delivered record. Records of one assignment come in rising order, except
+    /// that a client may repeat some.
+    pub fn deliver(&mut self, witness: Witness) -> Delivery {
+        if witness.offset < self.position {
+            return Delivery::Finished;
+        }
+        match self.slots.back() {
+            Some(last) if witness.offset <= last.witness.offset => {
+                match self.find(witness.offset) {
+                    Ok(_) => Delivery::Again,
+                    Err(index) => {
+                        self.slots.insert(index, Slot { witness, finished: false });
+                        Delivery::New
+                    }
+                }
+            }
+            Some(_) | None => {
+                self.slots.push_back(Slot { witness, finished: false });
+                Delivery::New
+            }
+        }
+    }
+
+    /// Marks a record finished. A proof for an offset that was not delivered changes nothing.
+    pub fn finish(&mut self, proof: Finished) {
+        if let Ok(index) = self.find(proof.0)
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            slot.finished = true;
+        }
+        while let Some(slot) = self.slots.pop_front_if(|slot| slot.finished) {
+            self.position = slot.witness.offset.saturating_add(1);
+            self.witness = Some(slot.witness);
+        }
+    }
+
+    /// The lowest unfinished delivered offset, or else the highest finished one plus one.
+    pub fn position(&self) -> i64 {
+        self.slots.front().map_or(self.position, |slot| slot.witness.offset)
+    }
+
+    /// The last record before [`Tracker::position`], if this tracker or its start knew one.
+    pub const fn witness(&self) -> Option<Witness> {
+        self.witness
+    }
+
+    /// Delivered records that are not yet below the position.
+    pub fn unfinished(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn find(&self, offset: i64) -> Result<usize, usize> {
+        self.slots.binary_search_by_key(&offset, |slot| slot.witness.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn witness(offset: i64) -> Witness {
+        Witness::of(offset, Some(offset), None, Some(b"x"))
+    }
+
+    #[test]
+    fn b5_nothing_finished_keeps_the_position() {
+        let mut tracker = Tracker::new(0, None);
+        (0..10).for_each(|offset| assert_eq!(tracker.deliver(witness(offset)), Delivery::New));
+        assert_eq!(tracker.position(), 0);
+    }
+
+    #[test]
+    fn b7_k6_the_same_offset_twice_is_one_slot() {
+        let mut tracker = Tracker::new(5, None);
+        let seen = [5, 5, 6].map(|offset| tracker.deliver(witness(offset)));
+        assert_eq!(seen, [Delivery::New, Delivery::Again, Delivery::New]);
+        tracker.finish(Finished::without_effects(5));
+        assert_eq!(tracker.position(), 6);
+        assert_eq!(tracker.deliver(witness(5)), Delivery::Finished);
+    }
+
+    #[test]
+    fn b9_a_quick_success_does_not_hide_a_slow_failure() {
+        let mut tracker = Tracker::new(0, None);
+        (0..2).for_each(|offset| drop(tracker.deliver(witness(offset))));
+        tracker.finish(Finished::without_effects(1));
+        assert_eq!(tracker.position(), 0);
+    }
+
+    #[test]
+    fn k16_offsets_jump_over_transaction_markers() {
+        let mut tracker = Tracker::new(0, None);
+        [0, 3].into_iter().for_each(|offset| drop(tracker.deliver(witness(offset))));
+        tracker.finish(Finished::without_effects(0));
+        assert_eq!(tracker.position(), 3);
+        tracker.finish(Finished::without_effects(3));
+        assert_eq!(tracker.position(), 4);
+        assert_eq!(tracker.witness(), Some(witness(3)));
+    }
+
+    #[test]
+    fn an_open_effect_gives_no_proof() {
+        assert_eq!(Finished::when(7, &[Hold::LetsGo, Hold::Open]), None);
+        assert_eq!(Finished::when(7, &[Hold::LetsGo]), Some(Finished(7)));
+    }
+
+    proptest! {
+        /// I4 against a set: the position never passes an unfinished delivered offset.
+        #[test]
+        fn the_position_is_the_lowest_unfinished_delivered_offset(
+            steps in prop::collection::vec((any::<bool>(), 0_i64..40), 1..200)
+        ) {
+            let mut tracker = Tracker::new(0, None);
+            let mut open = BTreeSet::new();
+            let mut top = 0;
+            let mut finished = BTreeSet::new();
+            for (deliver, offset) in steps {
+                if deliver {
+                    let delivery = tracker.deliver(witness(offset));
+                    if offset >= top && !finished.contains(&offset) && !open.contains(&offset) {
+                        prop_assert_eq!(delivery, Delivery::New);
+                        open.insert(offset);
+                    } else {
+                        prop_assert_ne!(delivery, Delivery::New);
+                    }
+                } else if open.remove(&offset) {
+                    finished.insert(offset);
+                    tracker.finish(Finished::without_effects(offset));
+                    let floor = open.first().copied();
+                    top = finished.iter().rev().find(|o| floor.is_none_or(|f| **o < f))
+                        .map_or(top, |o| top.max(*o + 1));
+                }
+                prop_assert_eq!(tracker.position(), open.first().copied().unwrap_or(top));
+            }
+        }
+    }
+}
