@@ -1,6 +1,7 @@
 //! What demo, stories and benchmark stand on: real servers of their own, and faults on purpose.
 //!
 //! - [`postgres`]: a private, throwaway PostgreSQL cluster, which can be killed, frozen and started again.
+//! - [`provider`]: the fake provider, with faults and a log that a checker can count in.
 //! - [`child`]: a program that dies with the program that started it, even when that one is killed.
 //! - [`places`]: where fetched binaries are kept and looked for, and free ports.
 //! - [`wait`]: waiting for a state, with a bound and an error that says what was waited for.
@@ -23,6 +24,7 @@ pub mod child;
 pub mod error;
 pub mod places;
 pub mod postgres;
+pub mod provider;
 pub mod wait;
 
 pub use error::RigError;

@@ -7,8 +7,11 @@
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
     clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
     reason = "a failed test should stop at once"
 )]
 
 mod child;
 mod postgres;
+mod provider;
