@@ -3,6 +3,8 @@
 //! Only the connector file's compiler makes these values; whoever holds one may rely on every rule
 //! that the file's checks name. Secrets are references here, never values.
 
+use std::fmt;
+
 use crate::effect::retry::Retry;
 use crate::expr::Expr;
 use crate::template::{Template, TextTree};
@@ -167,7 +169,7 @@ pub enum EffectBody {
     /// A call of a provider.
     Call(Box<CallRule>),
     /// A row of the usage ledger in the batch transaction.
-    Ledger(LedgerRule),
+    Ledger(Box<LedgerRule>),
 }
 
 #[derive(Debug)]
@@ -231,8 +233,23 @@ pub enum Auth {
 
 /// A text with references to secrets (`Token ${secret:billing}`), as it stands in the file.
 /// The references are checked; the values are looked up by the shell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(pub Box<str>);
+
+/// As it is written, without the defaults of variables, which may be secret themselves.
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut pieces = self.0.split("${");
+        f.write_str(pieces.next().unwrap_or_default())?;
+        pieces.try_for_each(|piece| match piece.split_once('}') {
+            Some((inside, after)) => {
+                let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
+                write!(f, "${{{name}}}{after}")
+            }
+            None => f.write_str("${"),
+        })
+    }
+}
 
 #[derive(Debug)]
 pub struct SmtpRule {
@@ -307,4 +324,15 @@ pub struct Limits {
 pub struct Rate {
     pub calls: u32,
     pub per_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s13_a_secret_text_shows_its_references_only() {
+        let text = SecretText("a ${secret:x} ${env:P:-CANARY}! ${env:Q:-CANARY".into());
+        assert_eq!(format!("{text:?}"), "a ${secret:x} ${env:P}! ${");
+    }
 }

@@ -6,6 +6,7 @@
 //! - [`value`], [`key`], [`fingerprint`]: what an event is made of and what "the same" means
 //! - [`expr`], [`template`]: what connector files say about events
 //! - [`connector`]: a connector, checked and compiled
+//! - [`event`]: a record with its identity; [`render`]: the request that an event makes
 //! - [`effect`]: requests, outcomes, and what follows from them
 
 #![cfg_attr(
@@ -23,9 +24,11 @@
 
 pub mod connector;
 pub mod effect;
+pub mod event;
 pub mod expr;
 pub mod fingerprint;
 pub mod key;
 pub mod progress;
+pub mod render;
 pub mod template;
 pub mod value;
