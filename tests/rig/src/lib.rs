@@ -2,6 +2,7 @@
 //!
 //! - [`postgres`]: a private, throwaway PostgreSQL cluster, which can be killed, frozen and started again.
 //! - [`provider`]: the fake provider, with faults and a log that a checker can count in.
+//! - [`proxy`]: a network that stalls, cuts, and loses the answer to a `COMMIT`.
 //! - [`child`]: a program that dies with the program that started it, even when that one is killed.
 //! - [`places`]: where fetched binaries are kept and looked for, and free ports.
 //! - [`wait`]: waiting for a state, with a bound and an error that says what was waited for.
@@ -22,9 +23,11 @@
 
 pub mod child;
 pub mod error;
+mod net;
 pub mod places;
 pub mod postgres;
 pub mod provider;
+pub mod proxy;
 pub mod wait;
 
 pub use error::RigError;

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 pub use desk::{Counts, Hold};
@@ -40,14 +40,8 @@ pub use log::Log;
 pub use request::{End, Kind};
 
 use crate::places;
-use crate::{RigError, wait};
+use crate::{RigError, net};
 use desk::{Desk, lock};
-
-/// How long the provider may take to listen again on its port.
-const LISTEN_MS_MAX: u64 = 10_000;
-
-/// Connections that may wait to be taken.
-const BACKLOG: u32 = 4096;
 
 /// How a provider behaves from the beginning.
 #[derive(Debug, Clone)]
@@ -213,8 +207,8 @@ impl Provider {
         if self.listening.is_some() {
             return Ok(());
         }
-        let http = listen(self.http).await?;
-        let smtp = listen(self.smtp).await?;
+        let http = net::listen(self.http).await?;
+        let smtp = net::listen(self.smtp).await?;
         let mut listening = JoinSet::new();
         let desk = Arc::clone(&self.desk);
         listening.spawn(accept(http, move |stream| http::serve(stream, Arc::clone(&desk))));
@@ -278,19 +272,6 @@ impl Provider {
 }
 
 // ----------------------------------------------------------------------------------------------------
-
-/// Binds a port; one that was just left is free again in a moment.
-async fn listen(address: SocketAddr) -> Result<TcpListener, RigError> {
-    let bound = Duration::from_millis(LISTEN_MS_MAX);
-    let what = format!("port {} to be free", address.port());
-    wait::until_some(&what, bound, || {
-        let socket = TcpSocket::new_v4().ok()?;
-        socket.set_reuseaddr(true).ok()?;
-        socket.bind(address).ok()?;
-        socket.listen(BACKLOG).ok()
-    })
-    .await
-}
 
 /// Takes connections until dropped; they go with it.
 async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)

@@ -15,3 +15,4 @@
 mod child;
 mod postgres;
 mod provider;
+mod proxy;
