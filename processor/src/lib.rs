@@ -1,1 +1,3 @@
 //! Oncely.
+
+pub mod kafka;

@@ -1,0 +1,47 @@
+//! Kafka: the only room that knows the client library.
+//!
+//! Reads: topics, and what the worker decides about positions. Gives: events with assignments,
+//! records and errors; answers about the cluster; a producer. Never decides a start position,
+//! never knows the database, never performs an effect.
+//!
+//! A consumer is one thread that polls at its own pace ([`ConsumerHandle::spawn`]). It sends
+//! [`Event`]s and takes commands. The protocol with the worker:
+//!
+//! 1. [`Event::Assigned`] names partitions with fresh [`AssignmentId`]s. Nothing of them is
+//!    fetched until [`ConsumerHandle::start`] gives the offset. That answer may take as long as it
+//!    takes: the group does not wait for it.
+//! 2. [`Event::Records`] brings records; their [`Permit`] bounds what is in flight.
+//! 3. [`ConsumerHandle::commit`] names the lowest unfinished offset of an assignment. A commit for
+//!    an assignment that has ended is dropped.
+//! 4. [`Event::Revoked`] asks for a drain within a bound; its answer carries the last offsets.
+//! 5. [`ConsumerHandle::stop`] does the same for all partitions, then leaves the group.
+
+use std::time::Duration;
+
+mod batch;
+mod commit;
+mod consumer;
+mod context;
+mod error;
+mod event;
+mod flow;
+mod record;
+mod settings;
+mod stats;
+mod thread;
+
+pub use consumer::{ConsumerHandle, StopMode};
+pub use error::KafkaError;
+pub use event::{Assigned, DrainAnswer, Event, Events, RevokeCause, Revoked, Trouble, TroubleKind};
+pub use flow::{FlowBounds, Permit};
+pub use record::{AssignmentId, Header, Record, RecordBatch, TopicPartition};
+pub use settings::{
+    Assignor, ClientSettings, ConsumerSettings, DRAIN_DEFAULT, GroupProtocol, HEARTBEAT_DEFAULT,
+    POLL_INTERVAL_DEFAULT, SESSION_TIMEOUT_DEFAULT, SettingsError,
+};
+pub use stats::{ConsumerCounts, PartitionOffsets};
+
+/// Trouble of one kind is reported at most this often; every case is counted.
+pub const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the broker's offsets per partition are renewed.
+pub const STATISTICS_INTERVAL: Duration = Duration::from_secs(5);
