@@ -177,7 +177,11 @@ pub(super) fn channel() -> (EventSender, Events) {
     let (sender, receiver) = mpsc::channel(EVENTS_MAX);
     let unread_batches = Arc::new(AtomicUsize::new(0));
     (
-        EventSender { sender, unread_batches: Arc::clone(&unread_batches), waiting: VecDeque::new() },
+        EventSender {
+            sender,
+            unread_batches: Arc::clone(&unread_batches),
+            waiting: VecDeque::new(),
+        },
         Events { receiver, unread_batches },
     )
 }

@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use rdkafka::config::RDKafkaLogLevel;
+
 mod batch;
 mod commit;
 mod consumer;
@@ -27,8 +29,10 @@ mod event;
 mod flow;
 mod record;
 mod settings;
+mod slots;
 mod stats;
 mod thread;
+mod trouble;
 
 pub use consumer::{ConsumerHandle, StopMode};
 pub use error::KafkaError;
@@ -45,3 +49,18 @@ pub use stats::{ConsumerCounts, PartitionOffsets};
 pub const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the broker's offsets per partition are renewed.
 pub const STATISTICS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Passes the client's own log lines on.
+fn log_client(level: RDKafkaLogLevel, facility: &str, text: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error => tracing::error!(facility, text, "kafka client"),
+        RDKafkaLogLevel::Warning => tracing::warn!(facility, text, "kafka client"),
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+            tracing::info!(facility, text, "kafka client");
+        }
+        RDKafkaLogLevel::Debug => tracing::debug!(facility, text, "kafka client"),
+    }
+}

@@ -72,7 +72,9 @@ pub enum SettingsError {
         setting: &'static str,
     },
     /// The property is not one of those that may be passed on.
-    #[error("{property} is not among the properties that are passed on to the kafka client: remove it")]
+    #[error(
+        "{property} is not among the properties that are passed on to the kafka client: remove it"
+    )]
     NotPassedOn {
         /// The property.
         property: String,
@@ -161,13 +163,10 @@ impl ClientSettings {
 }
 
 fn value_refused(error: ClientError) -> SettingsError {
-    let text = error.to_string();
-    match error {
-        ClientError::ClientConfig(_, reason, property, _) => {
-            SettingsError::Value { property, reason }
-        }
-        _ => SettingsError::Value { property: "the client's properties".to_owned(), reason: text },
+    if let ClientError::ClientConfig(_, reason, property, _) = error {
+        return SettingsError::Value { property, reason };
     }
+    SettingsError::Value { property: "one of the properties".to_owned(), reason: error.to_string() }
 }
 
 /// Names of properties that are passed on as they are, and beginnings of names.
@@ -215,10 +214,12 @@ fn check_property(name: &str, value: &str) -> Result<(), SettingsError> {
             property: property(),
             instead: "use tokens that are signed",
         }),
-        "plugin.library.paths" | "ssl.engine.location" | "ssl.engine.id" | "ssl.providers"
-        | "sasl.kerberos.kinit.cmd" | "interceptors" => {
-            Err(SettingsError::RunsCode { property: property() })
-        }
+        "plugin.library.paths"
+        | "ssl.engine.location"
+        | "ssl.engine.id"
+        | "ssl.providers"
+        | "sasl.kerberos.kinit.cmd"
+        | "interceptors" => Err(SettingsError::RunsCode { property: property() }),
         "enable.auto.commit" | "auto.commit.enable" | "auto.commit.interval.ms" => {
             promise("offsets are committed after the effects, never by the clock")
         }
@@ -488,7 +489,9 @@ mod tests {
     #[test]
     fn values_are_checked_by_the_client_and_never_shown() {
         let error = parse("security.protocol", "carrier-pigeon").unwrap_err();
-        assert!(matches!(&error, SettingsError::Value { property, .. } if property == "security.protocol"));
+        assert!(
+            matches!(&error, SettingsError::Value { property, .. } if property == "security.protocol")
+        );
         let settings = parse("sasl.password", "hunter2").unwrap();
         assert!(!format!("{settings:?}").contains("hunter2"));
         assert_eq!(ClientSettings::parse(" , ", []).unwrap_err(), SettingsError::NoBrokers);
@@ -503,8 +506,7 @@ mod tests {
         assert_eq!(classic.get("auto.offset.reset"), Some("error"));
         settings.protocol = GroupProtocol::Consumer;
         let consumer = settings.config().unwrap();
-        for name in
-            ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"]
+        for name in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"]
         {
             assert_eq!(consumer.get(name), None, "{name}");
         }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 
@@ -139,18 +139,42 @@ impl PartitionOffsets {
 
 /// The last statistics.
 #[derive(Debug, Default)]
-pub(super) struct OffsetsBoard(Mutex<Vec<PartitionOffsets>>);
+pub(super) struct OffsetsBoard {
+    last: Mutex<Board>,
+    /// How often statistics came.
+    written: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    fetched: Vec<PartitionOffsets>,
+    idle: Vec<TopicPartition>,
+}
 
 impl OffsetsBoard {
+    fn last(&self) -> MutexGuard<'_, Board> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn read(&self) -> Vec<PartitionOffsets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last().fetched.clone()
+    }
+
+    /// How often statistics came.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Partitions that the client knows and does not fetch.
+    pub(super) fn idle(&self) -> Vec<TopicPartition> {
+        self.last().idle.clone()
     }
 
     /// Takes the client's statistics, as JSON. What cannot be read leaves the board as it was.
     pub(super) fn write(&self, json: &[u8]) {
         if let Ok(report) = serde_json::from_slice::<Report<'_>>(json) {
-            let offsets = report.partitions();
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = offsets;
+            *self.last() = report.board();
+            self.written.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -180,25 +204,30 @@ struct PartitionReport {
 }
 
 impl Report<'_> {
-    fn partitions(&self) -> Vec<PartitionOffsets> {
+    fn board(&self) -> Board {
         // Negative numbers are the client's words for "unknown".
         let known = |offset: i64| (offset >= 0).then_some(offset);
-        let mut offsets: Vec<_> = self
-            .topics
-            .iter()
-            .flat_map(|(topic, report)| report.partitions.values().map(move |p| (*topic, p)))
-            .filter(|(_, p)| p.partition >= 0 && p.fetch_state == "active")
-            .map(|(topic, p)| PartitionOffsets {
-                partition: TopicPartition::new(topic, p.partition),
-                low: known(p.lo_offset),
-                high: known(p.hi_offset),
-                last_stable: known(p.ls_offset),
-                next_fetch: known(p.next_offset),
-                next_delivery: known(p.app_offset),
-            })
-            .collect();
-        offsets.sort_by(|a, b| a.partition.cmp(&b.partition));
-        offsets
+        let mut board = Board::default();
+        for (topic, report) in &self.topics {
+            for p in report.partitions.values().filter(|p| p.partition >= 0) {
+                let partition = TopicPartition::new(*topic, p.partition);
+                match p.fetch_state.as_str() {
+                    "active" => board.fetched.push(PartitionOffsets {
+                        partition,
+                        low: known(p.lo_offset),
+                        high: known(p.hi_offset),
+                        last_stable: known(p.ls_offset),
+                        next_fetch: known(p.next_offset),
+                        next_delivery: known(p.app_offset),
+                    }),
+                    "none" | "stopped" => board.idle.push(partition),
+                    // On its way to another state.
+                    _ => {}
+                }
+            }
+        }
+        board.fetched.sort_by(|a, b| a.partition.cmp(&b.partition));
+        board
     }
 }
 
@@ -224,7 +253,9 @@ mod tests {
         assert_eq!(offsets[0].lag(7), Some(5));
         // Offsets 10 and 11 are markers: everything is fetched, all that was delivered is done.
         assert_eq!(offsets[0].lag(10), Some(0));
+        assert_eq!(board.idle(), [TopicPartition::new("orders", 1)]);
         board.write(b"not json");
+        assert_eq!(board.written(), 1);
         assert_eq!(board.read().len(), 1);
     }
 }
