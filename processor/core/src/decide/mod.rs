@@ -1,0 +1,33 @@
+//! Decides a batch: what each event means, and all that is to be written for it.
+//!
+//! Reads: a connector, events in the order of their records, and what the database knows of them.
+//! Gives: a [`Plan`]. Performs nothing. Several events of one entity are folded in order, so that the
+//! second sees what the first made of it.
+//! Invariant: equal inputs give equal plans, so redelivery and a redo after a lost race are safe.
+
+mod fold;
+pub mod known;
+mod owed;
+pub mod plan;
+mod state;
+mod verdict;
+
+pub use fold::decide;
+pub use known::{EffectRow, EntityRow, InboxRow, Known, Place};
+pub use plan::{
+    Decision, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, ParkReason, ParkedNew,
+    PayloadNew, Plan, Repeat,
+};
+pub use verdict::{Verdict, verdict};
+
+use crate::event::Event;
+use crate::expr::Scope;
+
+/// One event to decide, with the record that it stands in.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    pub event: &'a Event,
+    /// Event value, headers and coordinates.
+    pub scope: Scope<'a>,
+    pub place: Place,
+}

@@ -1,0 +1,289 @@
+//! The effects that an event owes.
+//!
+//! An effect key may be known already: two events may owe one effect. With the same request the
+//! second shares the first; with another one it is a conflict and the event is quarantined.
+
+use std::collections::BTreeMap;
+
+use super::known::{EffectRow, Known};
+use super::plan::{EffectNew, LedgerNew, Moved, ParkReason};
+use crate::connector::{
+    BodyRule, CallRule, Connector, EffectBody, EffectRule, LedgerRule, OnStale, RequestRule,
+};
+use crate::effect::order::{Turn, turn};
+use crate::effect::status::Status;
+use crate::event::Event;
+use crate::expr::{Expr, Path, Root, Scope, StateView};
+use crate::fingerprint::Fingerprint;
+use crate::key::{Hasher, Key, PART_BYTES_MAX};
+use crate::render;
+use crate::template::Template;
+use crate::value::{Decimal, Value};
+
+/// All that one event owes.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    pub(super) effects: Vec<(Key, EffectNew)>,
+    pub(super) ledger: Vec<(Key, LedgerNew)>,
+    /// New and shared effects, in the order of the file.
+    pub(super) keys: Vec<Key>,
+    pub(super) needs_payload: bool,
+}
+
+/// Why an event cannot owe what its connector says.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) reason: ParkReason,
+    pub(super) detail: String,
+}
+
+impl Refusal {
+    fn expression(rule: &EffectRule, place: &str, error: impl std::fmt::Display) -> Self {
+        let detail = format!("effects.{}.{place}: {error}", rule.id);
+        Self { reason: ParkReason::ExpressionFailed, detail }
+    }
+}
+
+/// What is asked about one event.
+pub(super) struct Question<'a> {
+    pub(super) connector: &'a Connector,
+    pub(super) known: &'a Known,
+    pub(super) event: &'a Event,
+    pub(super) scope: Scope<'a>,
+    pub(super) stale: bool,
+    pub(super) moved: Option<&'a Moved>,
+    /// The state of a stale event's entity, which it does not change.
+    pub(super) current: Option<&'a str>,
+}
+
+pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
+    let Question { connector, event, .. } = question;
+    let scope = Scope { state: state(question), tenant: Some(&event.tenant), ..question.scope };
+    let mut owed = Owed::default();
+    let mut statuses: BTreeMap<Key, Status> = BTreeMap::new();
+    let mut keys: Vec<Option<Key>> = vec![None; connector.effects.len()];
+    // `after` may name a later rule, so all keys are known before the first turn is asked for.
+    for (rule, slot) in connector.effects.iter().zip(keys.iter_mut()) {
+        if question.stale && rule.on_stale == OnStale::Skip {
+            continue;
+        }
+        let wanted = rule.when.as_ref().map_or(Ok(true), |when| when.is_true(&scope));
+        if wanted.map_err(|error| Refusal::expression(rule, "when", error))? {
+            *slot = Some(key(connector, rule, event, &scope)?);
+        }
+    }
+    for (index, rule) in connector.effects.iter().enumerate() {
+        let Some(key) = keys.get(index).copied().flatten() else { continue };
+        match &rule.body {
+            EffectBody::Ledger(body) => {
+                let line = line(rule, index, body, event, &scope)?;
+                match question.known.ledger.get(&key) {
+                    None => owed.ledger.push((key, line)),
+                    Some(content) if *content == line.content => {}
+                    Some(_) => return Err(conflict(rule, "ledger line")),
+                }
+            }
+            EffectBody::Call(body) => {
+                let call = call(question, rule, index, body, key, &scope)?;
+                owed.keys.push(key);
+                match question.known.effects.get(&key) {
+                    None => {
+                        statuses.insert(key, Status::Waiting);
+                        owed.needs_payload |= call.request.is_none();
+                        owed.effects.push((key, call));
+                    }
+                    Some(EffectRow { status, request_hash }) if *request_hash == call.request_hash => {
+                        statuses.insert(key, *status);
+                    }
+                    Some(_) => return Err(conflict(rule, "request")),
+                }
+            }
+        }
+    }
+    let none = Vec::new();
+    for (_, effect) in &mut owed.effects {
+        let Some(rule) = connector.effects.get(effect.rule) else { continue };
+        effect.after = rule.after.iter().filter_map(|at| keys.get(*at).copied().flatten()).collect();
+        let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
+        effect.turn = turn(event.key, effect.version, &effect.after, lane, &statuses);
+    }
+    Ok(owed)
+}
+
+fn state<'a>(question: &Question<'a>) -> Option<StateView<'a>> {
+    let version = question.event.entity.as_ref()?.version;
+    match (question.moved, question.current) {
+        (Some(moved), _) => {
+            Some(StateView { current: &moved.to, previous: &moved.from, version, moved: true })
+        }
+        (None, Some(current)) => {
+            Some(StateView { current, previous: current, version, moved: false })
+        }
+        (None, None) => None,
+    }
+}
+
+fn conflict(rule: &EffectRule, what: &str) -> Refusal {
+    let detail = format!(
+        "effects.{}: another event owes this effect with another {what}; if both are meant, \
+         `key` must tell them apart",
+        rule.id
+    );
+    Refusal { reason: ParkReason::EffectConflict, detail }
+}
+
+fn key(
+    connector: &Connector,
+    rule: &EffectRule,
+    event: &Event,
+    scope: &Scope<'_>,
+) -> Result<Key, Refusal> {
+    let part = |expr: &Expr| {
+        let value = expr.eval(scope).map_err(|error| Refusal::expression(rule, "key", error))?;
+        let part = value.as_key_part().filter(|part| part.len() <= PART_BYTES_MAX);
+        part.ok_or_else(|| {
+            let what = format!("is {}, not a text or an integer of at most {PART_BYTES_MAX} bytes", value.kind());
+            Refusal::expression(rule, "key", what)
+        })
+    };
+    let parts = rule.key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    Ok(Key::effect(&connector.scope, &event.tenant, &rule.id, &parts))
+}
+
+fn call(
+    question: &Question<'_>,
+    rule: &EffectRule,
+    index: usize,
+    body: &CallRule,
+    key: Key,
+    scope: &Scope<'_>,
+) -> Result<EffectNew, Refusal> {
+    let event = question.event;
+    let wire = key.wire();
+    let scope = Scope { effect_key: Some(&wire), ..*scope };
+    let (request, request_hash) = if body.reads_results {
+        (None, inputs(&body.request, &scope))
+    } else {
+        let request = render::request(&body.request, &scope).map_err(|error| Refusal {
+            reason: ParkReason::RequestFailed,
+            detail: format!("effects.{}.request: {}", rule.id, chain(&error)),
+        })?;
+        let bytes = request.to_bytes();
+        let hash = Hasher::new("request").bytes(&bytes).finish();
+        (Some(bytes), hash)
+    };
+    Ok(EffectNew {
+        event: event.key,
+        lane: event.entity.as_ref().map_or(event.key, |entity| entity.key),
+        version: event.entity.as_ref().map_or(0, |entity| entity.version),
+        rule: index,
+        tenant: event.tenant.clone(),
+        business_id: event.id.clone(),
+        request_hash,
+        request,
+        after: Vec::new(),
+        turn: Turn::Ready,
+    })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Stands for the request of an effect that cannot be rendered yet: what it reads of the event.
+fn inputs(rule: &RequestRule, scope: &Scope<'_>) -> Key {
+    let mut hasher = Hasher::new("request inputs");
+    let mut feed = |path: &Path| {
+        if path.root != Root::Effects {
+            let value = scope.find(path).map_or(Value::Null, std::borrow::Cow::into_owned);
+            let Fingerprint(hash) = Fingerprint::of([&value]);
+            hasher = hasher.clone().bytes(hash.as_bytes());
+        }
+    };
+    let mut text = |template: &Template| template.reads().iter().for_each(&mut feed);
+    match rule {
+        RequestRule::Http(http) => {
+            text(&http.url);
+            http.headers.iter().for_each(|(_, value)| text(value));
+            match &http.body {
+                BodyRule::None => {}
+                BodyRule::Form(pairs) => pairs.iter().for_each(|(_, value)| text(value)),
+                BodyRule::Json(tree) => tree.for_each_read(&mut feed),
+            }
+        }
+        RequestRule::Smtp(smtp) => {
+            [&smtp.from, &smtp.to, &smtp.subject].into_iter().for_each(&mut text);
+            smtp.text.iter().chain(&smtp.html).for_each(text);
+        }
+    }
+    hasher.finish()
+}
+
+fn line(
+    rule: &EffectRule,
+    index: usize,
+    body: &LedgerRule,
+    event: &Event,
+    scope: &Scope<'_>,
+) -> Result<LedgerNew, Refusal> {
+    let at = |place, expr: &Expr| {
+        expr.eval(scope).map_err(|error| Refusal::expression(rule, place, error))
+    };
+    let account = at("entry.account", &body.account)?;
+    let account = account.as_key_part().filter(|text| (1..=PART_BYTES_MAX).contains(&text.len()));
+    let account = account.ok_or_else(|| {
+        Refusal::expression(rule, "entry.account", "is no text or integer of 1 to 512 bytes")
+    })?;
+    let metric = body.metric.render(scope);
+    let metric = metric.map_err(|error| Refusal::expression(rule, "entry.metric", chain(&error)))?;
+    if !(1..=PART_BYTES_MAX).contains(&metric.len()) {
+        let what = format!("has {} bytes, not 1 to {PART_BYTES_MAX}", metric.len());
+        return Err(Refusal::expression(rule, "entry.metric", what));
+    }
+    let quantity = match at("entry.quantity", &body.quantity)? {
+        Value::Int(number) => number.to_string(),
+        Value::Decimal(number) => number.normalized(),
+        Value::Text(text) => match Decimal::parse(&text) {
+            Some(number) => number.normalized(),
+            None => return Err(Refusal::expression(rule, "entry.quantity", "is no number")),
+        },
+        other @ (Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_)) => {
+            let what = format!("is {}, not a number", other.kind());
+            return Err(Refusal::expression(rule, "entry.quantity", what));
+        }
+    };
+    let at_ms = match &body.at {
+        None => None,
+        Some(expr) => {
+            let value = at("entry.at", expr)?;
+            let time = crate::time::millis(&value);
+            Some(time.ok_or_else(|| {
+                let what = "is neither an RFC 3339 time nor integer milliseconds since 1970";
+                Refusal::expression(rule, "entry.at", what)
+            })?)
+        }
+    };
+    let content = Hasher::new("ledger line")
+        .part(&account)
+        .part(&metric)
+        .part(&quantity)
+        .part(&at_ms.map_or_else(String::new, |ms| ms.to_string()))
+        .finish();
+    Ok(LedgerNew {
+        event: event.key,
+        content,
+        rule: index,
+        tenant: event.tenant.clone(),
+        account: account.into(),
+        metric: metric.into(),
+        quantity: quantity.into(),
+        at_ms,
+    })
+}

@@ -1,0 +1,196 @@
+//! A plan: all that is to be written for a batch, as plain values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::known::{EntityRow, Place};
+use crate::effect::order::Turn;
+use crate::fingerprint::Fingerprint;
+use crate::key::Key;
+
+/// The one outcome in which a record ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ending {
+    Applied,
+    Duplicate,
+    Stale,
+    Ignored,
+    Quarantined,
+    DeadLettered,
+}
+
+impl Ending {
+    pub const ALL: [Self; 6] = [
+        Self::Applied,
+        Self::Duplicate,
+        Self::Stale,
+        Self::Ignored,
+        Self::Quarantined,
+        Self::DeadLettered,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Duplicate => "duplicate",
+            Self::Stale => "stale",
+            Self::Ignored => "ignored",
+            Self::Quarantined => "quarantined",
+            Self::DeadLettered => "dead_lettered",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ending| ending.as_str() == text)
+    }
+}
+
+/// Why the core parks an event that has an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ParkReason {
+    /// Its id is known with other content.
+    Conflict,
+    /// Its version is the stored one, set by another event.
+    VersionConflict,
+    /// The transition table has no way from the stored state.
+    InvalidTransition,
+    /// It owes an effect that another event owes with another request.
+    EffectConflict,
+    /// An expression of the connector gave no usable value.
+    ExpressionFailed,
+    /// A request could not be made from it.
+    RequestFailed,
+    /// Deciding it panicked: a fault of this program.
+    Panicked,
+}
+
+impl ParkReason {
+    pub const ALL: [Self; 7] = [
+        Self::Conflict,
+        Self::VersionConflict,
+        Self::InvalidTransition,
+        Self::EffectConflict,
+        Self::ExpressionFailed,
+        Self::RequestFailed,
+        Self::Panicked,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::VersionConflict => "version_conflict",
+            Self::InvalidTransition => "invalid_transition",
+            Self::EffectConflict => "effect_conflict",
+            Self::ExpressionFailed => "expression_failed",
+            Self::RequestFailed => "request_failed",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// What one event came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub ending: Ending,
+    pub reason: Option<ParkReason>,
+    /// Effects that the record's offset waits for, shared ones and those of its first copy included.
+    pub effects: Vec<Key>,
+    /// Since the event was first seen; zero for a fresh one.
+    pub age_ms: u64,
+    pub moved: Option<Moved>,
+}
+
+/// A transition, for metrics and logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    pub from: Arc<str>,
+    pub to: Arc<str>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// One for each input, in order.
+    pub decisions: Vec<Decision>,
+    pub entities: BTreeMap<Key, EntityWrite>,
+    pub inbox: BTreeMap<Key, InboxNew>,
+    pub effects: BTreeMap<Key, EffectNew>,
+    pub ledger: BTreeMap<Key, LedgerNew>,
+    pub parked: Vec<ParkedNew>,
+    pub payloads: Vec<PayloadNew>,
+    pub repeats: BTreeMap<Key, Repeat>,
+}
+
+/// The last state of an entity after the batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityWrite {
+    pub row: EntityRow,
+    pub tenant: Box<str>,
+    /// Not yet in the database.
+    pub is_new: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxNew {
+    pub fingerprint: Fingerprint,
+    pub entity: Option<(Key, i64)>,
+    pub place: Place,
+    pub ending: Ending,
+    pub tenant: Box<str>,
+    pub moved: Option<Moved>,
+    pub effects: Vec<Key>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectNew {
+    pub event: Key,
+    pub lane: Key,
+    pub version: i64,
+    /// Index of the rule in the connector.
+    pub rule: usize,
+    pub tenant: Box<str>,
+    pub business_id: Box<str>,
+    pub request_hash: Key,
+    /// `None`: rendered when the results that it reads are there.
+    pub request: Option<Vec<u8>>,
+    pub after: Vec<Key>,
+    pub turn: Turn,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerNew {
+    pub event: Key,
+    pub content: Key,
+    pub rule: usize,
+    pub tenant: Box<str>,
+    pub account: Box<str>,
+    pub metric: Box<str>,
+    /// A decimal number in plain digits.
+    pub quantity: Box<str>,
+    pub at_ms: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedNew {
+    /// Index of the input.
+    pub input: usize,
+    pub quarantine: bool,
+    pub reason: ParkReason,
+    /// For a person: what is wrong and where. Holds no values of the event.
+    pub detail: String,
+    /// The fingerprint on record, where the id was known.
+    pub known_fingerprint: Option<Fingerprint>,
+}
+
+/// The event's bytes are still needed to render an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadNew {
+    pub input: usize,
+    pub event: Key,
+    pub moved: Option<Moved>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    pub times: i64,
+    pub last: Place,
+}

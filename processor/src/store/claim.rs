@@ -1,0 +1,194 @@
+//! Claims: the right to send one effect now.
+
+use std::collections::BTreeMap;
+
+use oncely_core::effect::next::History;
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file};
+use uuid::Uuid;
+
+use super::columns::{elapsed, key, keys, uuids};
+use super::error::{Result, StoreError};
+
+/// One claimed effect, with all that is needed to send it and to decide what follows.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub key: Key,
+    pub fence: i64,
+    pub event: Key,
+    pub lane: Key,
+    pub version: i64,
+    pub tenant: Box<str>,
+    pub business_id: Box<str>,
+    /// `None`: to be rendered from results now, and stored before it is sent.
+    pub request: Option<Vec<u8>>,
+    pub after: Vec<Key>,
+    pub history: Recorded,
+}
+
+/// What is on record of an effect before this attempt.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded {
+    pub attempts: u32,
+    pub takeovers: u16,
+    pub was_unknown: bool,
+    /// Since the first claim, by the database's clock, when it was claimed this time.
+    pub elapsed_ms: u64,
+}
+
+impl Recorded {
+    /// With the attempt now seen counted in, `since_ms` after the claim.
+    pub const fn after_attempt(&self, since_ms: u64) -> History {
+        History {
+            attempts: self.attempts.saturating_add(1),
+            elapsed_ms: self.elapsed_ms.saturating_add(since_ms),
+            was_unknown: self.was_unknown,
+            takeovers: self.takeovers,
+        }
+    }
+}
+
+/// A record from which a late request is rendered.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    pub topic: String,
+    pub partition: i32,
+    pub offset: i64,
+    pub timestamp_ms: Option<i64>,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Vec<u8>,
+    pub previous: Option<String>,
+    pub current: Option<String>,
+    pub version: Option<i64>,
+}
+
+/// Claims up to `slots` effects of one kind that are due, oldest first.
+pub async fn claim_due(
+    tx: &mut PgConnection,
+    worker: Uuid,
+    connector_id: i32,
+    name: &str,
+    slots: usize,
+) -> Result<Vec<Claim>> {
+    let limit = i64::try_from(slots).unwrap_or(i64::MAX);
+    let rows =
+        query_file!("src/store/sql/effect_claim_due.sql", connector_id, name, limit, worker)
+            .fetch_all(tx)
+            .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Claim {
+            key: key(row.key),
+            fence: row.fence,
+            event: key(row.event),
+            lane: key(row.lane),
+            version: row.version,
+            tenant: row.tenant.into(),
+            business_id: row.business_id.into(),
+            request: row.request,
+            after: keys(row.after_keys),
+            history: Recorded {
+                attempts: u32::try_from(row.attempts).unwrap_or(0),
+                takeovers: u16::try_from(row.takeovers).unwrap_or(0),
+                was_unknown: row.was_unknown,
+                elapsed_ms: elapsed(row.elapsed_ms),
+            },
+        })
+        .collect())
+}
+
+/// Every claim of this worker, with the effect's name and connector: what it may have lost sight of
+/// (a COMMIT whose answer was lost, a panicked task) is among them.
+pub async fn claimed_by(
+    connection: &mut PgConnection,
+    worker: Uuid,
+) -> Result<Vec<(i32, String, Claim)>> {
+    let rows =
+        query_file!("src/store/sql/effect_claimed_by_me.sql", worker).fetch_all(connection).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let claim = Claim {
+                key: key(row.key),
+                fence: row.fence,
+                event: key(row.event),
+                lane: key(row.lane),
+                version: row.version,
+                tenant: row.tenant.into(),
+                business_id: row.business_id.into(),
+                request: row.request,
+                after: keys(row.after_keys),
+                history: Recorded {
+                    attempts: u32::try_from(row.attempts).unwrap_or(0),
+                    takeovers: u16::try_from(row.takeovers).unwrap_or(0),
+                    was_unknown: row.was_unknown,
+                    elapsed_ms: elapsed(row.elapsed_ms),
+                },
+            };
+            (row.connector, row.name, claim)
+        })
+        .collect())
+}
+
+/// Gives claims back that were never sent.
+pub async fn give_back(
+    connection: &mut PgConnection,
+    worker: Uuid,
+    claims: &[(Key, i64)],
+) -> Result<()> {
+    let key = uuids(claims.iter().map(|(key, _)| key));
+    let fence: Vec<_> = claims.iter().map(|(_, fence)| *fence).collect();
+    query_file!("src/store/sql/effect_give_back.sql", worker, &key, &fence)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Loads the records of events whose effects are rendered late.
+pub async fn payloads(tx: &mut PgConnection, events: &[Key]) -> Result<BTreeMap<Key, Payload>> {
+    let rows = query_file!("src/store/sql/payload_load.sql", &uuids(events)).fetch_all(tx).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let payload = Payload {
+                topic: row.topic,
+                partition: row.record_partition,
+                offset: row.record_offset,
+                timestamp_ms: row.record_timestamp,
+                key: row.record_key,
+                value: row.value,
+                headers: row.headers,
+                previous: row.previous_state,
+                current: row.current_state,
+                version: row.version,
+            };
+            (key(row.event), payload)
+        })
+        .collect())
+}
+
+/// Recorded results by effect key, with the effect's name.
+pub async fn results(
+    tx: &mut PgConnection,
+    effects: &[Key],
+) -> Result<BTreeMap<Key, (String, Status, Option<Vec<u8>>)>> {
+    let rows =
+        query_file!("src/store/sql/effect_results.sql", &uuids(effects)).fetch_all(tx).await?;
+    rows.into_iter()
+        .map(|row| {
+            let status = Status::parse(&row.status)
+                .ok_or(StoreError::Corrupt { key: key(row.key), what: "unknown status" })?;
+            Ok((key(row.key), (row.name, status, row.result)))
+        })
+        .collect()
+}
+
+/// Stores the bytes of late requests with their claims.
+pub async fn store_requests(tx: &mut PgConnection, requests: &[(Key, Vec<u8>)]) -> Result<()> {
+    let key = uuids(requests.iter().map(|(key, _)| key));
+    let bytes: Vec<_> = requests.iter().map(|(_, bytes)| bytes.clone()).collect();
+    query_file!("src/store/sql/effect_request.sql", &key, &bytes).execute(tx).await?;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What went wrong in the database, and what to do next. Classified by SQLSTATE, never by text.
+
+use oncely_core::key::Key;
+
+/// An error of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database is away, starting, read-only, full or overloaded: wait and try again.
+    #[error("the database is not available ({code})")]
+    Unavailable { code: String, source: sqlx::Error },
+    /// A deadlock or serialization failure: run the same transaction again at once.
+    #[error("the transaction lost against another one ({code})")]
+    Contended { code: String, source: sqlx::Error },
+    /// A value that the database refuses: bisect the batch until the record is found.
+    #[error("the database refuses a value ({code})")]
+    BadValue { code: String, source: sqlx::Error },
+    /// The schema is not the one this program knows, or a right is missing: a person must act.
+    #[error("the database refuses the query ({code}); run `oncely migrate up` and check the role")]
+    Refused { code: String, source: sqlx::Error },
+    /// A stored value that this program cannot read.
+    #[error("the row {key} cannot be read: {what}")]
+    Corrupt { key: Key, what: &'static str },
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// Reconnect with back-off; nothing is lost, nothing is dead-lettered.
+    Wait,
+    /// The same transaction once more.
+    Again,
+    /// Half of the batch at a time.
+    Bisect,
+    /// Stop visibly.
+    Halt,
+}
+
+impl StoreError {
+    pub const fn next_step(&self) -> NextStep {
+        match self {
+            Self::Unavailable { .. } => NextStep::Wait,
+            Self::Contended { .. } => NextStep::Again,
+            Self::BadValue { .. } => NextStep::Bisect,
+            Self::Refused { .. } | Self::Corrupt { .. } => NextStep::Halt,
+        }
+    }
+
+    /// The class of an SQLSTATE (PostgreSQL manual, appendix A).
+    fn class(code: &str) -> NextStep {
+        match code {
+            // Deadlock, serialization, lock and statement time-outs of a busy database.
+            "40001" | "40P01" | "55P03" | "57014" => NextStep::Again,
+            // Numeric overflow, bad encoding, NUL, check violation, row too large.
+            _ if code.starts_with("22") || code == "23514" || code.starts_with("54") => {
+                NextStep::Bisect
+            }
+            // 25006 is a demoted primary: the connection is to be closed, not kept.
+            "25006" | "25P02" => NextStep::Wait,
+            _ if ["08", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => {
+                NextStep::Wait
+            }
+            _ => NextStep::Halt,
+        }
+    }
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(source: sqlx::Error) -> Self {
+        let code = match &source {
+            sqlx::Error::Database(error) => error.code().map(|code| code.into_owned()),
+            _ => None,
+        };
+        let Some(code) = code else {
+            // Everything without an SQLSTATE is a broken, refused or timed-out connection, save for
+            // rows that do not look as expected.
+            return match source {
+                sqlx::Error::ColumnDecode { .. }
+                | sqlx::Error::ColumnNotFound(_)
+                | sqlx::Error::TypeNotFound { .. }
+                | sqlx::Error::Decode(_)
+                | sqlx::Error::Encode(_) => Self::Refused { code: "client".to_owned(), source },
+                source => Self::Unavailable { code: "connection".to_owned(), source },
+            };
+        };
+        match Self::class(&code) {
+            NextStep::Wait => Self::Unavailable { code, source },
+            NextStep::Again => Self::Contended { code, source },
+            NextStep::Bisect => Self::BadValue { code, source },
+            NextStep::Halt => Self::Refused { code, source },
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b31_e2_a_demoted_primary_is_a_dead_connection() {
+        assert_eq!(StoreError::class("25006"), NextStep::Wait);
+    }
+
+    #[test]
+    fn e1_e5_e6_outages_wait_races_run_again_bad_values_are_bisected() {
+        for code in ["57P01", "57P03", "53100", "53200", "53300", "08006"] {
+            assert_eq!(StoreError::class(code), NextStep::Wait, "{code}");
+        }
+        for code in ["40P01", "40001"] {
+            assert_eq!(StoreError::class(code), NextStep::Again, "{code}");
+        }
+        for code in ["22021", "22P05", "22003", "23514", "54000"] {
+            assert_eq!(StoreError::class(code), NextStep::Bisect, "{code}");
+        }
+        for code in ["42P01", "42501", "3F000"] {
+            assert_eq!(StoreError::class(code), NextStep::Halt, "{code}");
+        }
+    }
+}

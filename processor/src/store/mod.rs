@@ -1,0 +1,25 @@
+//! The database: every query of Oncely, one file each in `sql/`, one function each here.
+//!
+//! Reads and writes plain values of the core. Knows nothing of Kafka, of providers or of workers;
+//! whoever calls decides what a transaction holds. Losing a race is a value, not an error.
+//!
+//! - [`connection`]: dedicated connections; sessions that begin and commit without being cancelled
+//! - [`batch`]: what the batch transaction loads and writes
+//! - [`claim`], [`settle`]: the effect ledger
+//! - [`lease`]: worker rows
+//! - [`progress`]: positions
+//! - [`sweep`]: claims of the dead, blocked effects, retention
+
+pub mod batch;
+pub mod claim;
+pub mod columns;
+pub mod connection;
+pub mod error;
+pub mod lease;
+pub mod migrate;
+pub mod progress;
+pub mod settle;
+pub mod sweep;
+
+pub use connection::{Session, Settings};
+pub use error::StoreError;

@@ -1,0 +1,147 @@
+//! Positions: how far a group is, in Postgres, which decides.
+
+use oncely_core::progress::Witness;
+use sqlx::{PgConnection, query_file};
+use uuid::Uuid;
+
+use super::columns::{key, uuid};
+use super::error::Result;
+
+/// Names one partition of one topic of one cluster, as a group reads it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Topic {
+    pub group: String,
+    pub cluster_id: String,
+    pub topic: String,
+    pub topic_id: String,
+}
+
+/// A progress row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub topic_id: String,
+    pub partition: i32,
+    pub epoch: i64,
+    pub position: i64,
+    pub witness: Option<Witness>,
+    /// Why nothing is fetched until a person accepts.
+    pub stopped: Option<String>,
+}
+
+/// A position to be raised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raise {
+    pub topic: String,
+    pub topic_id: String,
+    pub partition: i32,
+    pub epoch: i64,
+    pub position: i64,
+    pub witness: Option<Witness>,
+}
+
+/// All that is on record of a group's topic, under this and other topic ids.
+pub async fn load(connection: &mut PgConnection, topic: &Topic) -> Result<Vec<Row>> {
+    let rows = query_file!(
+        "src/store/sql/progress_load.sql",
+        topic.group,
+        topic.cluster_id,
+        topic.topic
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Row {
+            topic_id: row.topic_id,
+            partition: row.partition,
+            epoch: row.epoch,
+            position: row.position,
+            witness: row.witness_offset.zip(row.witness_hash).map(|(offset, hash)| Witness {
+                offset,
+                timestamp_ms: row.witness_timestamp,
+                hash: key(hash),
+            }),
+            stopped: row.stopped,
+        })
+        .collect())
+}
+
+/// Makes the row of a partition, unless there is one.
+pub async fn create(
+    connection: &mut PgConnection,
+    topic: &Topic,
+    partition: i32,
+    position: i64,
+    stopped: Option<&str>,
+) -> Result<()> {
+    query_file!(
+        "src/store/sql/progress_create.sql",
+        topic.group,
+        topic.cluster_id,
+        topic.topic,
+        topic.topic_id,
+        partition,
+        position,
+        stopped
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Raises positions; a lower one, or one of an old epoch, changes nothing.
+pub async fn raise(
+    connection: &mut PgConnection,
+    group: &str,
+    cluster_id: &str,
+    raises: &[Raise],
+) -> Result<()> {
+    let topic: Vec<_> = raises.iter().map(|raise| raise.topic.clone()).collect();
+    let topic_id: Vec<_> = raises.iter().map(|raise| raise.topic_id.clone()).collect();
+    let partition: Vec<_> = raises.iter().map(|raise| raise.partition).collect();
+    let epoch: Vec<_> = raises.iter().map(|raise| raise.epoch).collect();
+    let position: Vec<_> = raises.iter().map(|raise| raise.position).collect();
+    let witness_offset: Vec<_> =
+        raises.iter().map(|raise| raise.witness.map(|witness| witness.offset)).collect();
+    let witness_timestamp: Vec<_> =
+        raises.iter().map(|raise| raise.witness.and_then(|witness| witness.timestamp_ms)).collect();
+    let witness_hash: Vec<_> =
+        raises.iter().map(|raise| raise.witness.map(|witness| uuid(witness.hash))).collect();
+    query_file!(
+        "src/store/sql/progress_raise.sql",
+        group,
+        cluster_id,
+        &topic,
+        &topic_id,
+        &partition,
+        &epoch,
+        &position,
+        &witness_offset as &[Option<i64>],
+        &witness_timestamp as &[Option<i64>],
+        &witness_hash as &[Option<Uuid>],
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Stops a partition visibly until a person accepts what was found.
+pub async fn stop(
+    connection: &mut PgConnection,
+    topic: &Topic,
+    partition: i32,
+    why: &str,
+) -> Result<()> {
+    query_file!(
+        "src/store/sql/progress_stop.sql",
+        topic.group,
+        topic.cluster_id,
+        topic.topic,
+        topic.topic_id,
+        partition,
+        why
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Settling: outcomes go on record, and what waited for them may go.
+
+use std::collections::BTreeMap;
+
+use oncely_core::effect::order::{Turn, awake};
+use oncely_core::effect::outcome::OutcomeClass;
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file};
+use uuid::Uuid;
+
+use super::batch::{due, load_effects, load_open};
+use super::columns::{clean, key, uuids};
+use super::error::{Result, StoreError};
+
+/// Characters of a note, as the columns allow.
+const NOTE_CHARS_MAX: usize = 500;
+
+/// One outcome, ready to be recorded.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    pub key: Key,
+    pub fence: i64,
+    pub lane: Key,
+    /// What the effect's state becomes.
+    pub status: Status,
+    pub due_in_ms: u64,
+    pub status_code: Option<u16>,
+    pub note: String,
+    pub was_unknown: bool,
+    pub result: Option<Vec<u8>>,
+    pub class: OutcomeClass,
+    /// The attempt needs a row of its own: it was not the first, or did not succeed.
+    pub on_record: bool,
+}
+
+/// Which rows order the effects of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneLock {
+    Entity,
+    /// Effects of an event without an entity.
+    Inbox,
+}
+
+/// Locks lanes, entity before effect as the batch does, so that two predecessors settling at once or
+/// a batch arriving meanwhile cannot leave a successor asleep.
+pub async fn lock_lanes(tx: &mut PgConnection, lock: LaneLock, sorted: &[Key]) -> Result<()> {
+    match lock {
+        LaneLock::Entity => {
+            super::batch::lock_entities(tx, sorted).await?;
+        }
+        LaneLock::Inbox => {
+            query_file!("src/store/sql/inbox_lock.sql", &uuids(sorted)).fetch_all(tx).await?;
+        }
+    }
+    Ok(())
+}
+
+fn status_code(code: Option<u16>) -> Option<i16> {
+    code.and_then(|code| i16::try_from(code).ok())
+}
+
+/// Records outcomes of claims that are still this worker's; gives those keys.
+pub async fn settle(
+    tx: &mut PgConnection,
+    worker: Uuid,
+    settlements: &[Settlement],
+) -> Result<Vec<Key>> {
+    let key_ = uuids(settlements.iter().map(|settlement| &settlement.key));
+    let fence: Vec<_> = settlements.iter().map(|settlement| settlement.fence).collect();
+    let status: Vec<_> =
+        settlements.iter().map(|settlement| settlement.status.as_str().to_owned()).collect();
+    let due_in: Vec<_> = settlements.iter().map(|settlement| due(settlement.due_in_ms)).collect();
+    let code: Vec<_> =
+        settlements.iter().map(|settlement| status_code(settlement.status_code)).collect();
+    let note: Vec<_> = settlements.iter().map(note).collect();
+    let unknown: Vec<_> = settlements.iter().map(|settlement| settlement.was_unknown).collect();
+    let result: Vec<_> = settlements.iter().map(|settlement| settlement.result.clone()).collect();
+    let rows = query_file!(
+        "src/store/sql/effect_settle.sql",
+        worker,
+        &key_,
+        &fence,
+        &status,
+        &due_in,
+        &code as &[Option<i16>],
+        &note as &[Option<String>],
+        &unknown,
+        &result as &[Option<Vec<u8>>],
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().map(|row| key(row.key)).collect())
+}
+
+fn note(settlement: &Settlement) -> Option<String> {
+    let note = clean(&settlement.note, NOTE_CHARS_MAX);
+    (!note.is_empty()).then_some(note)
+}
+
+/// Keeps attempts; `evidence` ones are of a stale owner. One that is on record already stays.
+pub async fn record_attempts(
+    tx: &mut PgConnection,
+    worker: Uuid,
+    attempts: &[(&Settlement, bool)],
+) -> Result<()> {
+    let effect = uuids(attempts.iter().map(|(settlement, _)| &settlement.key));
+    let fence: Vec<_> = attempts.iter().map(|(settlement, _)| settlement.fence).collect();
+    let outcome: Vec<_> =
+        attempts.iter().map(|(settlement, _)| settlement.class.as_str().to_owned()).collect();
+    let code: Vec<_> =
+        attempts.iter().map(|(settlement, _)| status_code(settlement.status_code)).collect();
+    let notes: Vec<_> = attempts.iter().map(|(settlement, _)| note(settlement)).collect();
+    let evidence: Vec<_> = attempts.iter().map(|(_, evidence)| *evidence).collect();
+    query_file!(
+        "src/store/sql/attempt_insert.sql",
+        worker,
+        &effect,
+        &fence,
+        &outcome,
+        &code as &[Option<i16>],
+        &notes as &[Option<String>],
+        &evidence,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Settles effects by what a stale owner saw succeed; gives those that were not final yet.
+pub async fn settle_by_evidence(
+    tx: &mut PgConnection,
+    successes: &[&Settlement],
+) -> Result<Vec<Key>> {
+    let key_ = uuids(successes.iter().map(|settlement| &settlement.key));
+    let result: Vec<_> = successes.iter().map(|settlement| settlement.result.clone()).collect();
+    let code: Vec<_> =
+        successes.iter().map(|settlement| status_code(settlement.status_code)).collect();
+    let notes: Vec<_> = successes.iter().map(|settlement| note(settlement)).collect();
+    let rows = query_file!(
+        "src/store/sql/effect_evidence.sql",
+        &key_,
+        &result as &[Option<Vec<u8>>],
+        &code as &[Option<i16>],
+        &notes as &[Option<String>],
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().map(|row| key(row.key)).collect())
+}
+
+/// Makes dead letters of effects that were rejected.
+pub async fn park_rejected(tx: &mut PgConnection, rejected: &[Key]) -> Result<()> {
+    query_file!("src/store/sql/parked_effect_insert.sql", &uuids(rejected)).execute(tx).await?;
+    Ok(())
+}
+
+/// Looks at the order of lanes again, in a statement later than what settled them: blocked effects
+/// whose turn has come become due, those that never can run are skipped. The lanes are locked by the
+/// caller. Gives the skipped ones.
+pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<Key>> {
+    let open = load_open(tx, lanes).await?;
+    if !open.iter().any(|effect| effect.blocked) {
+        return Ok(Vec::new());
+    }
+    let mut named: Vec<Key> = open
+        .iter()
+        .flat_map(|effect| effect.after.iter().copied())
+        .filter(|key| !open.iter().any(|effect| effect.key == *key))
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    let settled: BTreeMap<Key, Status> = if named.is_empty() {
+        BTreeMap::new()
+    } else {
+        load_effects(tx, &named).await?.into_iter().map(|(key, row)| (key, row.status)).collect()
+    };
+    let turns = awake(&open, &settled);
+    let changed: Vec<_> = turns.iter().filter(|(_, turn)| **turn != Turn::Blocked).collect();
+    if changed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let key_ = uuids(changed.iter().map(|(key, _)| *key));
+    let skip: Vec<_> = changed.iter().map(|(_, turn)| **turn == Turn::Skip).collect();
+    let rows =
+        query_file!("src/store/sql/effect_wake.sql", &key_, &skip).fetch_all(tx).await?;
+    rows.into_iter()
+        .filter_map(|row| match Status::parse(&row.status) {
+            Some(Status::Skipped) => Some(Ok(key(row.key))),
+            Some(
+                Status::Waiting
+                | Status::Claimed
+                | Status::Unknown
+                | Status::Held
+                | Status::Done
+                | Status::Rejected,
+            ) => None,
+            None => {
+                Some(Err(StoreError::Corrupt { key: key(row.key), what: "unknown status" }))
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,9 @@
+-- Claims whose worker is on record as dead or ended, for the connectors loaded here.
+SELECT e.key, e.fence AS "fence!", e.worker AS "worker!", e.connector, e.name, e.lane, e.was_unknown,
+       e.attempts, e.takeovers,
+       (extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint AS "elapsed_ms!"
+FROM oncely.effect AS e
+JOIN oncely.worker AS w ON w.id = e.worker
+WHERE (w.dead_at IS NOT NULL OR w.ended_at IS NOT NULL) AND e.connector = ANY($1::integer[])
+LIMIT $2
+FOR UPDATE OF e SKIP LOCKED

@@ -1,0 +1,17 @@
+-- Claims effects of one kind whose time has come, oldest first. Nobody waits for anybody.
+WITH due AS (
+    SELECT key
+    FROM oncely.effect
+    WHERE connector = $1 AND name = $2 AND due_at <= now()
+    ORDER BY due_at
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE oncely.effect AS e
+SET status = 'claimed', worker = $4, fence = nextval('oncely.fence'), due_at = NULL,
+    first_sent_at = coalesce(first_sent_at, now()), last_sent_at = now()
+FROM due
+WHERE e.key = due.key
+RETURNING e.key, e.fence AS "fence!", e.event, e.lane, e.version, e.tenant, e.business_id,
+          e.request, e.was_unknown, e.attempts, e.takeovers, e.after_keys,
+          (extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint AS "elapsed_ms!"

@@ -1,0 +1,3 @@
+SELECT key, content
+FROM oncely.ledger
+WHERE key = ANY($1::uuid[])

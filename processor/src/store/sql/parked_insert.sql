@@ -1,0 +1,13 @@
+-- A record that is redelivered is parked once.
+INSERT INTO oncely.parked (connector, kind, reason, detail, source, record_partition, record_offset,
+                           record_timestamp, record_key, value, headers, event, tenant, business_id,
+                           fingerprint, known_fingerprint)
+SELECT $16, u.kind, u.reason, u.detail, u.source, u.record_partition, u.record_offset,
+       u.record_timestamp, u.record_key, u.value, u.headers, u.event, coalesce(u.tenant, ''),
+       u.business_id, u.fingerprint, u.known_fingerprint
+FROM UNNEST($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[],
+            $7::bigint[], $8::bytea[], $9::bytea[], $10::bytea[], $11::uuid[], $12::text[],
+            $13::text[], $14::uuid[], $15::uuid[])
+     AS u (kind, reason, detail, source, record_partition, record_offset, record_timestamp,
+           record_key, value, headers, event, tenant, business_id, fingerprint, known_fingerprint)
+ON CONFLICT DO NOTHING

@@ -1,0 +1,26 @@
+-- Removes one slice of inbox rows older than the retention, with their effects and what hangs on
+-- them, only where nothing of the event is open. Entities stay.
+WITH old AS (
+    SELECT i.key, i.effects
+    FROM oncely.inbox AS i
+    JOIN oncely.source AS s ON s.id = i.source
+    WHERE s.connector = $1
+      AND i.first_seen_at < now() - make_interval(secs => $2::bigint / 1000.0)
+      AND NOT EXISTS (SELECT FROM oncely.effect AS e
+                      WHERE e.key = ANY(i.effects) AND e.settled_at IS NULL)
+      AND NOT EXISTS (SELECT FROM oncely.parked AS p WHERE p.event = i.key)
+    ORDER BY i.first_seen_at
+    LIMIT $3
+    FOR UPDATE OF i SKIP LOCKED
+), gone AS (
+    DELETE FROM oncely.effect AS e USING old
+    WHERE e.event = old.key AND e.key = ANY(old.effects) AND e.settled_at IS NOT NULL
+    RETURNING e.key
+), attempts AS (
+    DELETE FROM oncely.attempt AS a USING gone WHERE a.effect = gone.key
+), repeats AS (
+    DELETE FROM oncely.repeat AS r USING old WHERE r.key = old.key
+), payloads AS (
+    DELETE FROM oncely.payload AS p USING old WHERE p.event = old.key
+)
+DELETE FROM oncely.inbox AS i USING old WHERE i.key = old.key

@@ -1,0 +1,11 @@
+-- Requests and results have a shorter life than keys.
+UPDATE oncely.effect AS e
+SET request = NULL, result = NULL
+FROM (SELECT key FROM oncely.effect
+      WHERE connector = $1
+        AND created_at < now() - make_interval(secs => $2::bigint / 1000.0)
+        AND settled_at < now() - make_interval(secs => $2::bigint / 1000.0)
+        AND (request IS NOT NULL OR result IS NOT NULL)
+      LIMIT $3
+      FOR UPDATE SKIP LOCKED) AS old
+WHERE e.key = old.key

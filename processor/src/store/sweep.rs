@@ -1,0 +1,136 @@
+//! What every replica's sweeper does: claims of the dead, blocked effects, retention.
+
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file};
+use uuid::Uuid;
+
+use super::batch::due;
+use super::claim::Recorded;
+use super::columns::{clean, elapsed, key, millis, uuid, uuids};
+use super::error::Result;
+
+/// A claim whose worker is dead.
+#[derive(Clone, Debug)]
+pub struct Orphan {
+    pub key: Key,
+    pub fence: i64,
+    pub worker: Uuid,
+    pub connector_id: i32,
+    pub name: String,
+    pub lane: Key,
+    pub recorded: Recorded,
+}
+
+/// What a dead worker's claim becomes.
+#[derive(Clone, Debug)]
+pub struct Takeover {
+    pub key: Key,
+    pub fence: i64,
+    /// `unknown`, `held` or `done`.
+    pub status: &'static str,
+    pub due_in_ms: u64,
+    pub note: String,
+}
+
+/// Locks up to `limit` claims of dead workers; others skip them.
+pub async fn orphans(
+    tx: &mut PgConnection,
+    connector_ids: &[i32],
+    limit: i64,
+) -> Result<Vec<Orphan>> {
+    let rows = query_file!("src/store/sql/claims_of_the_dead.sql", connector_ids, limit)
+        .fetch_all(tx)
+        .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Orphan {
+            key: key(row.key),
+            fence: row.fence,
+            worker: row.worker,
+            connector_id: row.connector,
+            name: row.name,
+            lane: key(row.lane),
+            recorded: Recorded {
+                attempts: u32::try_from(row.attempts).unwrap_or(0),
+                takeovers: u16::try_from(row.takeovers).unwrap_or(0),
+                was_unknown: row.was_unknown,
+                elapsed_ms: elapsed(row.elapsed_ms),
+            },
+        })
+        .collect())
+}
+
+/// Takes claims of the dead over; gives those that were.
+pub async fn take_over(tx: &mut PgConnection, takeovers: &[Takeover]) -> Result<Vec<Key>> {
+    let key_ = uuids(takeovers.iter().map(|takeover| &takeover.key));
+    let fence: Vec<_> = takeovers.iter().map(|takeover| takeover.fence).collect();
+    let status: Vec<_> = takeovers.iter().map(|takeover| takeover.status.to_owned()).collect();
+    let due_in: Vec<_> = takeovers.iter().map(|takeover| due(takeover.due_in_ms)).collect();
+    let note: Vec<_> = takeovers.iter().map(|takeover| clean(&takeover.note, 500)).collect();
+    let rows =
+        query_file!("src/store/sql/effect_take_over.sql", &key_, &fence, &status, &due_in, &note)
+            .fetch_all(tx)
+            .await?;
+    Ok(rows.into_iter().map(|row| key(row.key)).collect())
+}
+
+/// Notes on the record of each orphan that its attempt's outcome is unknown.
+pub async fn record_deaths(tx: &mut PgConnection, orphans: &[Orphan]) -> Result<()> {
+    let effect: Vec<_> = orphans.iter().map(|orphan| uuid(orphan.key)).collect();
+    let fence: Vec<_> = orphans.iter().map(|orphan| orphan.fence).collect();
+    let worker: Vec<_> = orphans.iter().map(|orphan| orphan.worker).collect();
+    query_file!("src/store/sql/attempt_of_the_dead.sql", &effect, &fence, &worker)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Lanes with effects that wait for others.
+pub async fn blocked_lanes(
+    connection: &mut PgConnection,
+    connector_id: i32,
+    limit: i64,
+) -> Result<Vec<Key>> {
+    let rows = query_file!("src/store/sql/effect_blocked.sql", connector_id, limit)
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(|row| key(row.lane)).collect())
+}
+
+/// Removes a slice of closed inbox rows older than the retention; gives how many went.
+pub async fn remove_closed(
+    connection: &mut PgConnection,
+    connector_id: i32,
+    retention_ms: u64,
+    limit: i64,
+) -> Result<u64> {
+    let retention = millis(retention_ms);
+    let query =
+        query_file!("src/store/sql/retention_closed.sql", connector_id, retention, limit);
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// Removes a slice of event bytes that nothing needs any more.
+pub async fn remove_payloads(
+    connection: &mut PgConnection,
+    connector_id: i32,
+    retention_ms: u64,
+    limit: i64,
+) -> Result<u64> {
+    let retention = millis(retention_ms);
+    let query =
+        query_file!("src/store/sql/retention_payloads.sql", connector_id, retention, limit);
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// Drops the requests and results of a slice of final effects; their keys stay and still suppress.
+pub async fn remove_results(
+    connection: &mut PgConnection,
+    connector_id: i32,
+    retention_ms: u64,
+    limit: i64,
+) -> Result<u64> {
+    let retention = millis(retention_ms);
+    let query = query_file!("src/store/sql/retention_results.sql", connector_id, retention, limit);
+    Ok(query.execute(connection).await?.rows_affected())
+}
