@@ -1,6 +1,7 @@
 //! What demo, stories and benchmark stand on: real servers of their own, and faults on purpose.
 //!
 //! - [`postgres`]: a private, throwaway PostgreSQL cluster, which can be killed, frozen and started again.
+//! - [`kafka`]: a private Kafka of one or three brokers, and what an administrator does to it.
 //! - [`provider`]: the fake provider, with faults and a log that a checker can count in.
 //! - [`proxy`]: a network that stalls, cuts, and loses the answer to a `COMMIT`.
 //! - [`child`]: a program that dies with the program that started it, even when that one is killed.
@@ -23,6 +24,7 @@
 
 pub mod child;
 pub mod error;
+pub mod kafka;
 mod net;
 pub mod places;
 pub mod postgres;

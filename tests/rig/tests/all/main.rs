@@ -13,6 +13,7 @@
 )]
 
 mod child;
+mod kafka;
 mod postgres;
 mod provider;
 mod proxy;
