@@ -23,6 +23,7 @@
 )]
 
 pub mod connector;
+pub mod decide;
 pub mod effect;
 pub mod event;
 pub mod expr;
@@ -31,4 +32,5 @@ pub mod key;
 pub mod progress;
 pub mod render;
 pub mod template;
+pub mod time;
 pub mod value;

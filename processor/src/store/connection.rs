@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection, Postgres, Transaction};
+use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Transaction};
 
 use super::error::{Result, StoreError};
 
@@ -43,8 +43,8 @@ impl Settings {
                 ("tcp_keepalives_count", "3".to_owned()),
                 ("tcp_user_timeout", "20s".to_owned()),
             ])
-            .log_slow_statements(tracing::log::LevelFilter::Off, Duration::ZERO)
-            .log_statements(tracing::log::LevelFilter::Off);
+            // Statements are logged by whoever runs them, never with their values.
+            .disable_statement_logging();
         Ok(Self(options))
     }
 
@@ -58,7 +58,7 @@ impl Settings {
         let mut connection =
             match tokio::time::timeout(Duration::from_millis(CONNECT_MS_MAX), connecting).await {
                 Ok(connected) => connected?,
-                Err(_elapsed) => return Err(sqlx::Error::PoolTimedOut.into()),
+                Err(elapsed) => return Err(sqlx::Error::Io(elapsed.into()).into()),
             };
         let read_only: bool = sqlx::query_file_scalar!("src/store/sql/connection_read_only.sql")
             .fetch_one(&mut connection)
