@@ -16,4 +16,5 @@
     )
 )]
 
+pub mod effect;
 pub mod secret;

@@ -113,6 +113,15 @@ pub fn resolve(text: &SecretText, source: &dyn SecretSource) -> Result<Secret, S
     Ok(Secret::new(value))
 }
 
+/// The value of every reference of a text, for whoever must recognise them in what comes back.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn values(text: &SecretText, source: &dyn SecretSource) -> Result<Vec<Secret>, SecretError> {
+    let found = references(&text.0)?.into_iter();
+    found.map(|reference| look_up(reference, source).map(Secret)).collect()
+}
+
 fn look_up(reference: Reference, source: &dyn SecretSource) -> Result<Box<str>, SecretError> {
     let found = source.lookup(&reference).filter(|secret| !secret.expose().is_empty());
     match (found, reference) {
@@ -183,7 +192,7 @@ mod tests {
                 Reference::Env { name, .. } if &**name == "REGION" => Some(Secret::new("eu")),
                 Reference::Env { name, .. } if &**name == "EMPTY" => Some(Secret::new("")),
                 Reference::Secret { name } if &**name == "token" => Some(Secret::new("canary-1")),
-                _ => None,
+                Reference::Env { .. } | Reference::Secret { .. } => None,
             }
         }
     }

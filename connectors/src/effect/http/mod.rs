@@ -1,0 +1,12 @@
+//! HTTP calls: one client per effect, one request per attempt.
+//!
+//! Reads: a rendered request. Gives: what was seen of the call, and its class.
+//! Never: repeats a request, follows a redirect, goes through a proxy of the environment, or keeps a
+//! credential in anything that it returns.
+
+mod client;
+mod outcome;
+mod setup;
+
+pub use self::client::HttpPerformer;
+pub use self::outcome::{Classified, Reply, Seen, outcome, retry_after_ms, status_class};

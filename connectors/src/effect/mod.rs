@@ -1,0 +1,15 @@
+//! Effects: performing them, and what an answer means.
+//!
+//! - [`performer`]: the one door; an attempt goes in as a rendered request, and comes out classified
+//! - [`http`], [`email`]: one module per kind; each has one pure function that gives the class
+//! - [`egress`]: where calls may go when events name the host
+//! - [`record`]: what is kept of an answer
+
+pub mod egress;
+pub mod email;
+mod gate;
+pub mod http;
+mod json;
+pub mod performer;
+pub mod record;
+mod text;

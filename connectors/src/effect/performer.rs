@@ -1,0 +1,125 @@
+//! The one door to providers.
+//!
+//! Reads: an effect's rule and its secrets, once; then rendered requests. Gives: one classified
+//! attempt per request. Never: repeats a request by itself, stores a credential, or sends after the
+//! caller's right to send has ended.
+
+use oncely_core::connector::{CallRule, RequestRule};
+use oncely_core::effect::outcome::{Attempt, Outcome};
+use oncely_core::effect::request::Request;
+use oncely_core::expr::ExprError;
+use oncely_core::key::Key;
+
+use super::egress::Egress;
+use super::email::EmailPerformer;
+use super::http::HttpPerformer;
+use crate::secret::{SecretError, SecretSource};
+
+/// Performs the calls of one effect. One per effect and process; shared by all of its calls.
+#[derive(Debug)]
+pub struct Performer(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Http(HttpPerformer),
+    Email(EmailPerformer),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Performed {
+    Attempted(Attempt),
+    /// The right to send had ended; not one byte of the effect has left.
+    NotSent,
+}
+
+/// Why an effect cannot be performed as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum PerformerError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("`record` cannot be compiled: {0}")]
+    Record(#[from] ExprError),
+    #[error("the HTTP client cannot be made")]
+    Client(#[source] reqwest::Error),
+    #[error("the url before its first template is none")]
+    Url { cause: url::ParseError },
+    #[error("`{scheme}` is no scheme of this effect")]
+    Scheme { scheme: String },
+    #[error("credentials belong into `auth`, not into the url")]
+    UrlCredentials,
+    #[error("header `{name}` belongs to the connection and cannot be set")]
+    Framing { name: String },
+    #[error("`{method}` is no HTTP method")]
+    Method { method: String },
+    #[error("`{name}` is no header name")]
+    HeaderName { name: String },
+    #[error("the credential for `{header}` has bytes that no header may have (a line break?)")]
+    CredentialBytes { header: String },
+    #[error(
+        "the event names the host, so `auth` would hand the secret to whoever writes events: write \
+         scheme and host in the connector file"
+    )]
+    SecretToEventHost,
+    #[error("the mail server's url must be `smtp://`, `smtps://` or `smtp+starttls://` and a host")]
+    MailServer,
+    #[error("mail servers take `auth: {{ basic: … }}` only")]
+    MailAuth,
+    #[error("credentials would go to the mail server unencrypted: use `smtps` or `smtp+starttls`")]
+    PlainCredentials,
+    #[error("TLS towards the mail server cannot be set up")]
+    MailTls(#[source] lettre::transport::smtp::Error),
+}
+
+impl Performer {
+    /// Looks up the secrets and makes the client. Opens no connection.
+    ///
+    /// # Errors
+    /// [`PerformerError`] says what of the configuration is to be put right.
+    pub fn new(
+        rule: &CallRule,
+        secrets: &dyn SecretSource,
+        egress: &Egress,
+    ) -> Result<Self, PerformerError> {
+        Ok(Self(match &rule.request {
+            RequestRule::Http(http) => Kind::Http(HttpPerformer::new(rule, http, secrets, egress)?),
+            RequestRule::Smtp(smtp) => Kind::Email(EmailPerformer::new(rule, smtp, secrets)?),
+        }))
+    }
+
+    /// Sends `request` once, and answers within the effect's total timeout (plus at most a second in
+    /// which the connection is put away).
+    ///
+    /// `may_send` says whether the caller may still send; it must be quick, and is asked more than
+    /// once: at the start, and again after connecting, when the request lies ready and its first
+    /// byte is the next thing to happen. For an HTTP request without a body there is no such late
+    /// moment: there it is asked before connecting, so the caller's margin must exceed the connect
+    /// timeout. For a mail the effect begins with the message itself, after the envelope.
+    ///
+    /// Dropping the future holds back what has not begun; what has begun is unknown to all.
+    pub async fn perform<F>(&self, key: &Key, request: &Request, may_send: F) -> Performed
+    where
+        F: Fn() -> bool + Send + Sync + 'static,
+    {
+        match (&self.0, request) {
+            (Kind::Http(http), Request::Http(request)) => {
+                http.perform(key, request, may_send).await
+            }
+            (Kind::Email(email), Request::Email(request)) => {
+                email.perform(key, request, may_send).await
+            }
+            (Kind::Http(_), Request::Email(_)) | (Kind::Email(_), Request::Http(_)) => {
+                Performed::Attempted(other_kind())
+            }
+        }
+    }
+}
+
+/// The effect's type was changed while requests of the old type were waiting.
+fn other_kind() -> Attempt {
+    Attempt {
+        outcome: Outcome::Halted,
+        status: None,
+        text: "the stored request is of another type than the effect now has".to_owned(),
+    }
+}

@@ -1,0 +1,132 @@
+//! Rules, requests and secrets for the tests.
+
+use oncely_connectors::effect::egress::Egress;
+use oncely_connectors::effect::performer::{Performed, Performer, PerformerError};
+use oncely_connectors::secret::{Reference, Secret, SecretSource};
+use oncely_core::connector::{
+    Auth, BodyRule, CallRule, HttpRule, Limits, OnUnknown, Profile, RequestRule, SecretText,
+    SmtpRule, StatusClass, StatusRange, Timeout,
+};
+use oncely_core::effect::outcome::Attempt;
+use oncely_core::effect::request::{HttpRequest, Request};
+use oncely_core::effect::retry::Retry;
+use oncely_core::expr::Expr;
+use oncely_core::key::Key;
+use oncely_core::template::{Target, Template};
+
+/// The value of every secret that has one.
+pub(crate) const CANARY: &str = "canary-s3cret";
+
+/// Total timeout of calls that are meant to run into it.
+pub(crate) const SHORT_MS: u64 = 400;
+
+pub(crate) struct Canaries;
+
+impl SecretSource for Canaries {
+    fn lookup(&self, reference: &Reference) -> Option<Secret> {
+        match reference {
+            Reference::Secret { name } if &**name == "token" => Some(Secret::new(CANARY)),
+            Reference::Secret { .. } | Reference::Env { .. } => None,
+        }
+    }
+}
+
+pub(crate) fn rule(request: RequestRule) -> CallRule {
+    CallRule {
+        request,
+        reads_results: false,
+        record: Vec::new(),
+        profile: Profile {
+            name: "test".into(),
+            key_header: Some("Idempotency-Key".into()),
+            key_window_ms: None,
+            statuses: Vec::new(),
+        },
+        on_unknown: OnUnknown::Hold,
+        retry: Retry::new(1, 1, 1, 1).unwrap(),
+        timeout: Timeout { connect_ms: 300, total_ms: 5_000 },
+        limits: Limits { concurrency: 8, rate: None },
+    }
+}
+
+pub(crate) fn http(url: &str) -> CallRule {
+    rule(RequestRule::Http(HttpRule {
+        method: "POST".into(),
+        url: Template::compile(url, Target::Url).unwrap(),
+        headers: Vec::new(),
+        auth: None,
+        body: BodyRule::None,
+    }))
+}
+
+pub(crate) fn with_auth(mut rule: CallRule, auth: Auth) -> CallRule {
+    match &mut rule.request {
+        RequestRule::Http(http) => http.auth = Some(auth),
+        RequestRule::Smtp(smtp) => smtp.auth = Some(auth),
+    }
+    rule
+}
+
+pub(crate) fn recording(mut rule: CallRule, name: &str, text: &str) -> CallRule {
+    rule.record.push((name.into(), Expr::compile(text).unwrap()));
+    rule
+}
+
+pub(crate) fn status(mut rule: CallRule, status: u16, class: StatusClass) -> CallRule {
+    rule.profile.statuses.push((StatusRange { first: status, last: status }, class));
+    rule
+}
+
+pub(crate) fn short(mut rule: CallRule) -> CallRule {
+    rule.timeout.total_ms = SHORT_MS;
+    rule
+}
+
+pub(crate) fn smtp(server: &str) -> CallRule {
+    let template = |text| Template::compile(text, Target::Text).unwrap();
+    rule(RequestRule::Smtp(SmtpRule {
+        server: SecretText(server.into()),
+        auth: None,
+        from: template("a@example.org"),
+        to: template("b@example.net"),
+        subject: template("x"),
+        text: Some(template("x")),
+        html: None,
+    }))
+}
+
+pub(crate) fn token() -> SecretText {
+    SecretText("${secret:token}".into())
+}
+
+pub(crate) fn performer(rule: &CallRule) -> Performer {
+    Performer::new(rule, &Canaries, &Egress::default()).unwrap()
+}
+
+pub(crate) fn refused(rule: &CallRule) -> PerformerError {
+    Performer::new(rule, &Canaries, &Egress::default()).unwrap_err()
+}
+
+pub(crate) fn key(id: &str) -> Key {
+    Key::effect("s", "t", "charge", &[id.to_owned()])
+}
+
+pub(crate) fn post(url: &str, body: &str) -> Request {
+    Request::Http(HttpRequest {
+        method: "POST".into(),
+        url: url.into(),
+        headers: vec![("content-type".into(), "application/json".into())],
+        body: Some(body.into()),
+    })
+}
+
+pub(crate) async fn attempt(performer: &Performer, request: &Request) -> Attempt {
+    attempted(performer.perform(&key("1"), request, || true).await)
+}
+
+pub(crate) fn attempted(performed: Performed) -> Attempt {
+    match performed {
+        Performed::Attempted(attempt) => attempt,
+        Performed::NotSent => panic!("not sent"),
+    }
+}
