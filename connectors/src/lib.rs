@@ -1,5 +1,6 @@
 //! The world outside.
 //!
+//! - [`format`](mod@format): record bytes become values
 //! - [`secret`]: secrets and the references to them
 //! - [`effect`]: how effects are performed, and what an answer means
 
@@ -17,4 +18,5 @@
 )]
 
 pub mod effect;
+pub mod format;
 pub mod secret;

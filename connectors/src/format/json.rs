@@ -1,0 +1,237 @@
+//! JSON, token by token.
+//!
+//! Numbers keep the text they were written with. What other readers let pass in silence is refused
+//! here: member names that repeat, nesting without end, lone surrogates, a byte-order mark, bytes
+//! behind the value.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
+use oncely_core::value::{Decimal, Value};
+
+use super::{DecodeError, DecodeReason};
+
+/// Levels of lists and objects.
+pub const DEPTH_MAX: usize = 128;
+/// Characters of a member name that an error shows.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Reads one JSON value that fills `bytes`.
+///
+/// # Errors
+/// [`DecodeError`] with the byte at which it fails.
+pub fn parse(bytes: &[u8]) -> Result<Value, DecodeError> {
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        return Err(error(DecodeReason::Syntax, "begins with a byte-order mark", 0));
+    }
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(error(DecodeReason::Syntax, "the value is empty", 0));
+    }
+    let mut tokens = Jiter::new(bytes);
+    let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
+    let value = value(&mut tokens, peek, 0)?;
+    tokens.finish().map_err(|cause| syntax(&cause))?;
+    Ok(value)
+}
+
+fn value(tokens: &mut Jiter<'_>, peek: Peek, depth: usize) -> Result<Value, DecodeError> {
+    match peek {
+        Peek::Null => tokens.known_null().map(|()| Value::Null).map_err(|cause| syntax(&cause)),
+        Peek::True | Peek::False => {
+            tokens.known_bool(peek).map(Value::Bool).map_err(|cause| syntax(&cause))
+        }
+        Peek::String => tokens.known_str().map(Value::text).map_err(|cause| syntax(&cause)),
+        Peek::Array => {
+            let depth = deeper(tokens, depth)?;
+            let mut items = Vec::new();
+            let mut next = tokens.known_array().map_err(|cause| syntax(&cause))?;
+            while let Some(peek) = next {
+                items.push(value(tokens, peek, depth)?);
+                next = tokens.array_step().map_err(|cause| syntax(&cause))?;
+            }
+            Ok(Value::list(items))
+        }
+        Peek::Object => object(tokens, depth),
+        number => self::number(tokens, number),
+    }
+}
+
+fn object(tokens: &mut Jiter<'_>, depth: usize) -> Result<Value, DecodeError> {
+    let depth = deeper(tokens, depth)?;
+    let mut members = BTreeMap::new();
+    let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?.map(Arc::<str>::from);
+    while let Some(name) = next {
+        let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
+        let at = tokens.current_index();
+        let member = value(tokens, peek, depth)?;
+        if members.insert(Arc::clone(&name), member).is_some() {
+            let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
+            let text = format!("the member {shown:?} stands twice in one object");
+            return Err(error(DecodeReason::DuplicateKey, &text, at));
+        }
+        next = tokens.next_key().map_err(|cause| syntax(&cause))?.map(Arc::from);
+    }
+    Ok(Value::Object(Arc::new(members)))
+}
+
+fn number(tokens: &mut Jiter<'_>, peek: Peek) -> Result<Value, DecodeError> {
+    let at = tokens.current_index();
+    let text = tokens.known_number_bytes(peek).map_err(|cause| syntax(&cause))?;
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    if let Ok(number) = text.parse() {
+        return Ok(Value::Int(number));
+    }
+    let number = Decimal::parse(text).map(Value::Decimal);
+    let long = || error(DecodeReason::NumberTooLong, "a number's exponent is too large", at);
+    number.ok_or_else(long)
+}
+
+fn deeper(tokens: &Jiter<'_>, depth: usize) -> Result<usize, DecodeError> {
+    if depth >= DEPTH_MAX {
+        let text = format!("nested deeper than {DEPTH_MAX} levels");
+        return Err(error(DecodeReason::TooDeep, &text, tokens.current_index()));
+    }
+    Ok(depth.saturating_add(1))
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are plain syntax errors")]
+fn syntax(cause: &JiterError) -> DecodeError {
+    let JiterErrorType::JsonError(kind) = &cause.error_type else {
+        return error(DecodeReason::Syntax, "a value was expected", cause.index);
+    };
+    let (reason, text) = match kind {
+        JsonErrorType::InvalidUnicodeCodePoint => (DecodeReason::BadText, "is no UTF-8 text"),
+        JsonErrorType::LoneLeadingSurrogateInHexEscape
+        | JsonErrorType::UnexpectedEndOfHexEscape => {
+            (DecodeReason::BadText, "an escape is half a character (a lone surrogate)")
+        }
+        JsonErrorType::NumberOutOfRange => {
+            (DecodeReason::NumberTooLong, "a number has thousands of digits")
+        }
+        other => return error(DecodeReason::Syntax, &other.to_string(), cause.index),
+    };
+    error(reason, text, cause.index)
+}
+
+fn error(reason: DecodeReason, text: &str, at: usize) -> DecodeError {
+    DecodeError { reason, message: format!("{text} (byte {at})").into(), at: Some(at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn reason(bytes: &[u8]) -> DecodeReason {
+        parse(bytes).expect_err("was accepted").reason
+    }
+
+    #[test]
+    fn d1_what_is_no_json_is_refused() {
+        for bytes in [
+            &b""[..],
+            b"  \n",
+            b"\xef\xbb\xbf{}",
+            b"{} x",
+            b"{}{}",
+            b"{",
+            b"[1,]",
+            b"{\"a\":1,}",
+            b"{a:1}",
+            b"nul",
+            b"NaN",
+            b"Infinity",
+            b"-",
+            b"01",
+            b"1.",
+            b"+1",
+            b"'a'",
+            b"\"a\nb\"",
+            b"// x\n1",
+        ] {
+            let shown = String::from_utf8_lossy(bytes);
+            assert_eq!(parse(bytes).map_err(|e| e.reason), Err(DecodeReason::Syntax), "{shown}");
+        }
+    }
+
+    #[test]
+    fn d2_a_repeated_member_is_refused_wherever_it_stands() {
+        for text in [
+            r#"{"id":"a","id":"b"}"#,
+            r#"{"id":1,"x":2,"id":1}"#,
+            r#"{"a":[{"b":{"c":1,"c":2}}]}"#,
+            r#"{"id":1,"\u0069d":2}"#,
+            r#"{"":1,"":2}"#,
+        ] {
+            assert_eq!(reason(text.as_bytes()), DecodeReason::DuplicateKey, "{text}");
+        }
+        assert!(parse(br#"{"a":{"a":1},"A":2}"#).is_ok());
+    }
+
+    #[test]
+    fn d3_nesting_has_an_end() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(DEPTH_MAX).as_bytes()).is_ok());
+        assert_eq!(reason(nested(DEPTH_MAX + 1).as_bytes()), DecodeReason::TooDeep);
+        let objects = "{\"a\":".repeat(100_000);
+        assert_eq!(reason(objects.as_bytes()), DecodeReason::TooDeep);
+    }
+
+    #[test]
+    fn d4_numbers_keep_their_text() {
+        for (text, want) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("9223372036854775807", "9223372036854775807"),
+            ("-9223372036854775808", "-9223372036854775808"),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Ok(Value::Int(want.parse().unwrap())), "{text}");
+        }
+        for text in ["9223372036854775808", "18446744073709551616", "1.0", "1e0", "19.90", "1E400"]
+        {
+            let want = Value::Decimal(Decimal::parse(text).unwrap());
+            assert_eq!(parse(text.as_bytes()), Ok(want), "{text}");
+        }
+        for text in ["1e999999999", "1e-999999999", "1e99999999999999999999"] {
+            assert_eq!(reason(text.as_bytes()), DecodeReason::NumberTooLong, "{text}");
+        }
+        assert_eq!(reason("9".repeat(100_000).as_bytes()), DecodeReason::NumberTooLong);
+    }
+
+    #[test]
+    fn d6_nul_is_a_character_like_others_here() {
+        assert_eq!(parse(br#""a\u0000b""#), Ok(Value::text("a\0b")));
+    }
+
+    #[test]
+    fn d7_what_is_no_unicode_is_refused() {
+        for bytes in [
+            &b"\"\xff\""[..],
+            b"\"\\ud800\"",
+            b"\"\\ud800x\"",
+            b"{\"\xc3\":1}",
+            b"\"\xed\xa0\x80\"",
+        ] {
+            let refused = reason(bytes);
+            assert_eq!(refused, DecodeReason::BadText, "{}", String::from_utf8_lossy(bytes));
+        }
+        assert!(parse(b"\"\\udc00\"").is_err());
+        assert_eq!(parse(b"\"\\ud83d\\ude00\""), Ok(Value::text("\u{1f600}")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _outcome = parse(&bytes).is_ok();
+        }
+
+        #[test]
+        fn what_serde_json_writes_reads_the_same(text in "\\PC*", number: i64) {
+            let written = serde_json::json!({"text": text, "number": number, "list": [null, true]});
+            let read = parse(written.to_string().as_bytes()).unwrap();
+            prop_assert_eq!(read.get("text"), Some(&Value::text(text)));
+            prop_assert_eq!(read.get("number"), Some(&Value::Int(number)));
+        }
+    }
+}
