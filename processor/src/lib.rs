@@ -1,4 +1,9 @@
-//! Oncely.
+//! Oncely: each business event has its effect once.
+//!
+//! - [`config`], [`clock`], [`telemetry`], [`task`]: environment, time, metrics and logs, tasks
+//! - [`http`]: metrics and health
+//! - [`kafka`]: records in, offsets out
+//! - [`store`]: everything in PostgreSQL
 
 #![cfg_attr(
     test,
@@ -13,5 +18,10 @@
     )
 )]
 
+pub mod clock;
+pub mod config;
+pub mod http;
 pub mod kafka;
 pub mod store;
+pub mod task;
+pub mod telemetry;

@@ -1,0 +1,87 @@
+//! How to reach PostgreSQL.
+//!
+//! The driver's own default falls back to plain text in silence. Here a connection that leaves the
+//! machine proves whom it talks to, or is refused.
+
+use std::fmt;
+
+use url::Url;
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::kafka::is_loopback;
+use super::text::count_of;
+
+const NAME: &str = "ONCELY_DATABASE_URL";
+
+/// A checked address. Shows neither user nor password.
+#[derive(Clone)]
+pub struct Database {
+    url: String,
+    host: String,
+    /// Connections that one process may hold.
+    pub connections_max: u32,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("host", &self.host)
+            .field("connections_max", &self.connections_max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// # Errors
+    /// No URL, one without a host, or one that does not prove whom it talks to.
+    pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
+        let remedy = "give --database URL, set the variable, or set ONCELY_DATABASE_URL_FILE";
+        let url = environment.get(NAME)?.ok_or(ConfigError::Missing { name: NAME, remedy })?;
+        let (url, host) = check(&url)?;
+        let connections_max = count_of(environment, "ONCELY_DATABASE_CONNECTIONS", 10, (4, 200))?;
+        Ok(Self { url, host, connections_max })
+    }
+
+    /// For the one place that connects; may hold a password. Its `sslmode` is always written out.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where the server is, for messages.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+/// The URL with its `sslmode` written out, and its host.
+fn check(text: &str) -> Result<(String, String), ConfigError> {
+    let mut url = Url::parse(text).map_err(|_| ConfigError::DatabaseUrl)?;
+    if !matches!(url.scheme(), "postgres" | "postgresql") {
+        return Err(ConfigError::DatabaseUrl);
+    }
+    let (mut host, mut mode) = (url.host_str().unwrap_or("").replace("%2F", "/"), None);
+    for (name, value) in url.query_pairs() {
+        match &*name {
+            "host" | "hostaddr" => host = value.into_owned(),
+            "sslmode" | "ssl-mode" => mode = Some(value.into_owned()),
+            _ => {}
+        }
+    }
+    if host.is_empty() {
+        return Err(ConfigError::DatabaseHost);
+    }
+    let local = host.starts_with('/') || is_loopback(&host);
+    match (mode, local) {
+        (Some(mode), _) if mode == "verify-full" => {}
+        (Some(_), true) => {}
+        (None, true) => {
+            url.query_pairs_mut().append_pair("sslmode", "disable");
+        }
+        (mode, false) => {
+            let mode = mode.unwrap_or_else(|| "prefer (the default)".to_owned());
+            return Err(ConfigError::DatabaseTls { host, mode });
+        }
+    }
+    Ok((url.into(), host))
+}

@@ -1,0 +1,150 @@
+//! Brokers, membership, and properties of the Kafka client.
+//!
+//! `ONCELY_KAFKA__SASL_PASSWORD` sets `sasl.password`: upper case, dots as underscores (no property
+//! of a consumer has an underscore of its own); with `_FILE` at the end the value is read from that
+//! file. Which properties may be set at all is for [`crate::kafka::ClientSettings`] to say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use oncely_connectors::secret::Secret;
+
+use super::environment::{Environment, read_value};
+use super::error::ConfigError;
+use super::text::{duration_of, word_of};
+
+const PREFIX: &str = "ONCELY_KAFKA__";
+
+/// Properties whose own name ends in `.file`: `_FILE` is no suffix of ours there.
+const FILES: [&str; 3] = [
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+];
+
+/// How to reach Kafka, and how to be a member of its groups. Shows no values of properties.
+#[derive(Clone)]
+pub struct Kafka {
+    brokers: String,
+    properties: BTreeMap<String, Secret>,
+    /// After so long the broker takes a silent member out of a classic group.
+    pub session_timeout: Duration,
+    /// Between signs of life in a classic group.
+    pub heartbeat: Duration,
+    /// Static membership, where it was asked for.
+    pub instance_id: Option<String>,
+    /// Eager assignment, for brokers that know nothing else.
+    pub range_assignor: bool,
+}
+
+impl fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let properties: Vec<_> = self.properties.keys().collect();
+        f.debug_struct("Kafka")
+            .field("brokers", &self.brokers)
+            .field("properties", &properties)
+            .field("session_timeout", &self.session_timeout)
+            .field("heartbeat", &self.heartbeat)
+            .field("instance_id", &self.instance_id)
+            .field("range_assignor", &self.range_assignor)
+            .finish()
+    }
+}
+
+impl Kafka {
+    /// # Errors
+    /// No brokers, a value out of its bounds, or credentials that would travel in the clear.
+    pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
+        let remedy = "give --brokers host:9092 or set the variable";
+        let brokers = environment.get("ONCELY_KAFKA_BROKERS")?;
+        let brokers =
+            brokers.ok_or(ConfigError::Missing { name: "ONCELY_KAFKA_BROKERS", remedy })?;
+        let ms = Duration::from_millis;
+        let duration = |name, default, least, most| {
+            duration_of(environment, name, ms(default), (ms(least), ms(most)))
+        };
+        let session_timeout =
+            duration("ONCELY_KAFKA_SESSION_TIMEOUT", 45_000, 1_000, 3_600_000)?;
+        let heartbeat = duration("ONCELY_KAFKA_HEARTBEAT", 3_000, 100, 1_200_000)?;
+        if heartbeat.saturating_mul(3) > session_timeout {
+            let (heartbeat_ms, session_ms) = (heartbeat.as_millis(), session_timeout.as_millis());
+            return Err(ConfigError::HeartbeatsPerSession { heartbeat_ms, session_ms });
+        }
+        let words = ["cooperative-sticky", "range"];
+        let assignor = word_of(environment, "ONCELY_KAFKA_ASSIGNOR", words)?;
+        Ok(Self {
+            properties: properties(environment, &brokers)?,
+            brokers,
+            session_timeout,
+            heartbeat,
+            instance_id: environment.get("ONCELY_KAFKA_INSTANCE_ID")?,
+            range_assignor: assignor == Some("range"),
+        })
+    }
+
+    /// `host:port`, separated by commas.
+    pub fn brokers(&self) -> &str {
+        &self.brokers
+    }
+
+    /// Properties of the client that the operator set, with their values; some are secrets.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.properties.iter().map(|(name, value)| (name.as_str(), value.expose()))
+    }
+}
+
+fn properties(
+    environment: &Environment,
+    brokers: &str,
+) -> Result<BTreeMap<String, Secret>, ConfigError> {
+    let mut properties = BTreeMap::new();
+    for (variable, value) in environment.beginning(PREFIX) {
+        let Some((property, from_file)) = named(variable) else { continue };
+        let value = if from_file { read_value(Path::new(value))? } else { value.to_owned() };
+        let in_the_clear =
+            property == "security.protocol" && value.eq_ignore_ascii_case("sasl_plaintext");
+        if in_the_clear && !on_this_machine(brokers) {
+            return Err(ConfigError::CredentialsInTheClear);
+        }
+        if properties.insert(property, Secret::new(value)).is_some() {
+            let plain = variable.strip_suffix("_FILE").unwrap_or(variable);
+            return Err(ConfigError::SetTwice { name: format!("{PREFIX}{plain}") });
+        }
+    }
+    Ok(properties)
+}
+
+/// The property that a variable sets; `None` for a variable that is not ours.
+pub(super) fn property(variable: &str) -> Option<String> {
+    named(variable.strip_prefix(PREFIX)?).map(|(property, _)| property)
+}
+
+/// The property, and whether the value is the name of a file.
+fn named(variable: &str) -> Option<(String, bool)> {
+    let allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    if variable.is_empty() || !variable.bytes().all(allowed) {
+        return None;
+    }
+    let property = variable.to_ascii_lowercase().replace('_', ".");
+    match property.strip_suffix(".file") {
+        Some(plain) if !FILES.contains(&property.as_str()) => Some((plain.to_owned(), true)),
+        _ => Some((property, false)),
+    }
+}
+
+fn on_this_machine(brokers: &str) -> bool {
+    brokers.split(',').all(|broker| {
+        let broker = broker.trim();
+        let host = broker.rsplit_once(':').map_or(broker, |(host, _)| host);
+        is_loopback(host)
+    })
+}
+
+/// `localhost` or a loopback address, in brackets or not.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,37 @@
+//! What is logged, and how.
+
+use std::io::IsTerminal;
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::text::word_of;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// As tracing-subscriber reads it: `info`, or `oncely=debug,warn`.
+    pub filter: String,
+    pub format: LogFormat,
+    /// Business ids as they are, instead of a hash.
+    pub plain_business_ids: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Log {
+    /// # Errors
+    /// A word that is none of those allowed.
+    pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
+        let format = match word_of(environment, "ONCELY_LOG_FORMAT", ["text", "json"])? {
+            Some("text") => LogFormat::Text,
+            None if std::io::stderr().is_terminal() => LogFormat::Text,
+            Some(_) | None => LogFormat::Json,
+        };
+        let shown = word_of(environment, "ONCELY_LOG_BUSINESS_ID", ["hash", "plain"])?;
+        let filter = environment.get("ONCELY_LOG")?.unwrap_or_else(|| "info".to_owned());
+        Ok(Self { filter, format, plain_business_ids: shown == Some("plain") })
+    }
+}

@@ -1,0 +1,105 @@
+//! The settings of a process, checked.
+//!
+//! Reads: flags, `ONCELY_…` variables, a settings file; see [`SETTINGS`]. Gives: [`Settings`] and
+//! its parts, in which nothing is left to refuse, and the [`Secrets`] of connector files.
+//! Never: shows a secret. Nobody else reads the environment.
+
+mod database;
+mod environment;
+mod error;
+mod kafka;
+mod log;
+mod secrets;
+mod text;
+mod worker;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+pub use database::Database;
+pub use environment::Environment;
+pub use error::{ConfigError, ConfigErrors};
+pub use kafka::Kafka;
+pub use log::{Log, LogFormat};
+pub use secrets::Secrets;
+pub use worker::Worker;
+
+/// Every setting: name, default, meaning. `--help` shows it.
+pub const SETTINGS: &[(&str, &str, &str)] = &[
+    ("ONCELY_DATABASE_URL", "", "postgres://user@host:5432/database?sslmode=verify-full"),
+    ("ONCELY_DATABASE_CONNECTIONS", "10", "connections of one process, 4 to 200"),
+    ("ONCELY_KAFKA_BROKERS", "", "host:port, more of them after commas"),
+    ("ONCELY_KAFKA__<PROPERTY>", "", "a librdkafka property; dots are underscores"),
+    ("ONCELY_KAFKA_SESSION_TIMEOUT", "45s", "a silent member leaves a classic group"),
+    ("ONCELY_KAFKA_HEARTBEAT", "3s", "between signs of life in a classic group"),
+    ("ONCELY_KAFKA_ASSIGNOR", "cooperative-sticky", "or range"),
+    ("ONCELY_KAFKA_INSTANCE_ID", "", "static membership, one name a process"),
+    ("ONCELY_CONNECTORS", "connectors", "connector files or directories, colons between them"),
+    ("ONCELY_SECRETS_DIR", "", "directory whose files are the values of ${secret:name}"),
+    ("ONCELY_LEASE", "5s", "a worker that is silent for so long is declared dead"),
+    ("ONCELY_HEARTBEAT", "1s", "three must fit in a lease"),
+    ("ONCELY_DRAIN", "20s", "time to settle what is in flight when a partition goes"),
+    ("ONCELY_SHUTDOWN_GRACE", "25s", "time to settle what is in flight after SIGTERM"),
+    ("ONCELY_WRITERS", "2", "batch transactions side by side, 1 to 16"),
+    ("ONCELY_HTTP_LISTEN", "0.0.0.0:9090", "metrics and health"),
+    ("ONCELY_LOG", "info", "level, or target=level after commas"),
+    ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
+    ("ONCELY_LOG_BUSINESS_ID", "hash", "hash or plain"),
+];
+
+/// All that `oncely run` needs besides its connectors.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub database: Database,
+    pub kafka: Kafka,
+    pub worker: Worker,
+    /// Where metrics and health are served.
+    pub http_listen: SocketAddr,
+    pub log: Log,
+}
+
+impl Settings {
+    /// # Errors
+    /// Everything that is wrong, at once.
+    pub fn read(environment: &Environment) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        let database = keep(Database::read(environment), &mut errors);
+        let kafka = keep(Kafka::read(environment), &mut errors);
+        let session = kafka.as_ref().map(|kafka| kafka.session_timeout);
+        let worker = keep(Worker::read(environment, session), &mut errors);
+        let http_listen = keep(http_listen(environment), &mut errors);
+        let log = keep(Log::read(environment), &mut errors);
+        match (database, kafka, worker, http_listen, log) {
+            (Some(database), Some(kafka), Some(worker), Some(http_listen), Some(log)) => {
+                Ok(Self { database, kafka, worker, http_listen, log })
+            }
+            _ => Err(ConfigErrors(errors)),
+        }
+    }
+}
+
+/// Where connector files are looked for when no path is given.
+pub fn connector_paths(environment: &Environment) -> Vec<PathBuf> {
+    let paths = environment.raw("ONCELY_CONNECTORS").unwrap_or("connectors");
+    paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+}
+
+fn http_listen(environment: &Environment) -> Result<SocketAddr, ConfigError> {
+    const NAME: &str = "ONCELY_HTTP_LISTEN";
+    let value = environment.get(NAME)?.unwrap_or_else(|| "0.0.0.0:9090".to_owned());
+    let expected = "address and port, as in 0.0.0.0:9090 or [::]:9090";
+    value.parse().map_err(|_| ConfigError::Malformed { name: NAME, value, expected })
+}
+
+fn keep<T>(read: Result<T, ConfigError>, errors: &mut Vec<ConfigError>) -> Option<T> {
+    read.map_err(|error| errors.push(error)).ok()
+}
+
+fn is_known(name: &str) -> bool {
+    let plain = name.strip_suffix("_FILE").unwrap_or(name);
+    kafka::property(name).is_some()
+        || SETTINGS.iter().any(|(known, ..)| *known == plain || *known == name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use std::fs;
+use std::time::Duration;
+
+use super::*;
+use oncely_connectors::secret::{Reference, SecretSource};
+
+fn with<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Environment {
+    let base = [
+        ("ONCELY_DATABASE_URL", "postgres://u:canary@localhost/db"),
+        ("ONCELY_KAFKA_BROKERS", "localhost:9092"),
+    ];
+    let mut environment = Environment::of_pairs(base);
+    for (name, value) in pairs {
+        environment.set(name, value);
+    }
+    environment
+}
+
+fn refusal<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    Settings::read(&with(pairs)).unwrap_err().to_string()
+}
+
+#[test]
+fn defaults_are_valid() {
+    let settings = Settings::read(&with([])).unwrap();
+    assert_eq!(settings.worker.lease, Duration::from_secs(5));
+    assert_eq!(settings.kafka.session_timeout, Duration::from_secs(45));
+    assert_eq!(settings.http_listen.port(), 9090);
+}
+
+#[test]
+fn everything_wrong_is_said_at_once() {
+    let errors = Settings::read(&Environment::of_pairs([
+        ("ONCELY_LEASE", "2s"),
+        ("ONCELY_HTTP_LISTEN", "9090"),
+        ("ONCELY_LOG_FORMAT", "xml"),
+    ]));
+    insta::assert_snapshot!(errors.unwrap_err().to_string(), @r#"
+    ONCELY_DATABASE_URL is not set: give --database URL, set the variable, or set ONCELY_DATABASE_URL_FILE
+    ONCELY_KAFKA_BROKERS is not set: give --brokers host:9092 or set the variable
+    ONCELY_HEARTBEAT is 1000 ms and ONCELY_LEASE 2000 ms: three heartbeats must fit in a lease, so that one lost packet kills no worker; raise the lease or lower the heartbeat
+    ONCELY_HTTP_LISTEN is "9090", which is no address and port, as in 0.0.0.0:9090 or [::]:9090
+    ONCELY_LOG_FORMAT is "xml", which is no text or json
+    "#);
+}
+
+#[test]
+fn times_that_contradict_each_other_are_refused() {
+    insta::assert_snapshot!(refusal([("ONCELY_DRAIN", "45s")]), @"ONCELY_DRAIN is 10000 ms and the group's session time-out 10000 ms: a drain that outlives the session would write for partitions that others own; lower ONCELY_DRAIN or raise ONCELY_KAFKA__SESSION_TIMEOUT_MS");
+    insta::assert_snapshot!(refusal([("ONCELY_SHUTDOWN_GRACE", "5s")]), @"ONCELY_DRAIN is 4000 ms and ONCELY_SHUTDOWN_GRACE 1000 ms: what is in flight is drained inside the grace; raise the grace or lower the drain");
+    insta::assert_snapshot!(refusal([("ONCELY_KAFKA_HEARTBEAT", "16s")]), @"");
+    insta::assert_snapshot!(refusal([("ONCELY_LEASE", "5")]), @r#"ONCELY_LEASE is "5", which is no duration: write a number and ms, s, m or h, as in 5s"#);
+    insta::assert_snapshot!(refusal([("ONCELY_LEASE", "100ms")]), @"ONCELY_LEASE must lie between 300ms and 600s, and is 100ms");
+}
+
+#[test]
+fn s25_a_database_elsewhere_must_prove_itself() {
+    for refused in [
+        "postgres://u@db.internal/x",
+        "postgres://u@db.internal/x?sslmode=prefer",
+        "postgres://u@db.internal/x?sslmode=require",
+        "postgres://u@db.internal/x?sslmode=disable",
+        "postgres://u@localhost/x?host=db.internal",
+        "postgres://u@localhost/x?sslmode=verify-full&sslmode=disable&host=10.0.0.1",
+    ] {
+        let said = refusal([("ONCELY_DATABASE_URL", refused)]);
+        assert!(said.contains("sslmode=verify-full"), "{refused}: {said}");
+    }
+    for allowed in [
+        "postgres://u@db.internal/x?sslmode=verify-full",
+        "postgres://u@127.0.0.1:5433/x",
+        "postgresql://u@[::1]/x?sslmode=prefer",
+        "postgres://u@%2Frun%2Fpostgresql/x",
+        "postgres:///x?host=/run/postgresql",
+    ] {
+        let database = Settings::read(&with([("ONCELY_DATABASE_URL", allowed)])).unwrap().database;
+        assert!(database.url().contains("sslmode="), "{allowed}");
+    }
+    insta::assert_snapshot!(refusal([("ONCELY_DATABASE_URL", "postgres:///x")]), @"ONCELY_DATABASE_URL names no host: write postgres://user@host:5432/database");
+}
+
+#[test]
+fn s24_credentials_never_travel_in_the_clear() {
+    let clear = ("ONCELY_KAFKA__SECURITY_PROTOCOL", "SASL_PLAINTEXT");
+    insta::assert_snapshot!(refusal([("ONCELY_KAFKA_BROKERS", "localhost:1,k:9092"), clear]), @"");
+    assert!(Settings::read(&with([("ONCELY_KAFKA_BROKERS", "[::1]:1,localhost:2"), clear])).is_ok());
+}
+
+#[test]
+fn values_come_from_files_as_well() {
+    let dir = std::env::temp_dir().join(format!("oncely-config-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let path = |name: &str| dir.join(name).display().to_string();
+    fs::write(path("password"), "canary-1\n").unwrap();
+    fs::write(path("settings"), "# ours\nONCELY_WRITERS = 3\nONCELY_LOG=debug\n").unwrap();
+    let mut environment = with([
+        ("ONCELY_KAFKA__SASL_PASSWORD_FILE", path("password").as_str()),
+        ("ONCELY_KAFKA__SASL_OAUTHBEARER_ASSERTION_FILE", "/a/file"),
+        ("ONCELY_LOG", "warn"),
+        ("ONCELY_SECRETS_DIR", dir.to_str().unwrap()),
+    ]);
+    environment.under_file(path("settings").as_ref()).unwrap();
+    let settings = Settings::read(&environment).unwrap();
+    let properties: Vec<_> = settings.kafka.properties().collect();
+    let assertion = ("sasl.oauthbearer.assertion.file", "/a/file");
+    assert_eq!(properties, [assertion, ("sasl.password", "canary-1")]);
+    assert_eq!((settings.worker.writers, settings.log.filter.as_str()), (3, "warn"));
+
+    let secrets = Secrets::new(&environment);
+    let found = secrets.lookup(&Reference::Secret { name: "password".into() }).unwrap();
+    assert_eq!(found.expose(), "canary-1");
+    assert!(secrets.lookup(&Reference::Secret { name: "absent".into() }).is_none());
+
+    // S13: whatever is formatted shows no value.
+    let shown = format!("{settings:?} {environment:?} {secrets:?}");
+    assert!(!shown.contains("canary"), "{shown}");
+
+    fs::write(path("settings"), "\nONCELY_LAESE=3s\n").unwrap();
+    let error = environment.under_file(path("settings").as_ref()).unwrap_err().to_string();
+    assert!(error.contains("settings:2 is no setting"), "{error}");
+    fs::remove_dir_all(dir).unwrap();
+}

@@ -1,0 +1,171 @@
+//! Effects for people.
+
+use chrono::{DateTime, Utc};
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file, query_file_as};
+use uuid::Uuid;
+
+use crate::store::columns::{key, uuid, uuids};
+use crate::store::error::{Result, StoreError};
+
+/// Which effects are asked for; `None` and empty take everything.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub statuses: Vec<Status>,
+    pub connector: Option<String>,
+    pub effect: Option<String>,
+    pub tenant: Option<String>,
+    pub business_id: Option<String>,
+    /// Rows at most.
+    pub limit: i64,
+}
+
+/// One effect as it stands.
+#[derive(Clone, Debug)]
+pub struct EffectRow {
+    pub key: Key,
+    pub event: Key,
+    pub lane: Key,
+    /// `None` when the connector's row is gone.
+    pub connector: Option<String>,
+    pub name: String,
+    pub status: Status,
+    pub tenant: String,
+    pub business_id: String,
+    pub version: i64,
+    pub attempts: i32,
+    pub takeovers: i16,
+    pub was_unknown: bool,
+    pub status_code: Option<i16>,
+    pub note: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub due_at: Option<DateTime<Utc>>,
+    pub first_sent_at: Option<DateTime<Utc>>,
+    pub last_sent_at: Option<DateTime<Utc>>,
+    pub settled_at: Option<DateTime<Utc>>,
+    pub after: Vec<Key>,
+}
+
+/// The same, as the columns have it.
+struct Columns {
+    key: Uuid,
+    event: Uuid,
+    lane: Uuid,
+    connector: Option<String>,
+    name: String,
+    status: String,
+    tenant: String,
+    business_id: String,
+    version: i64,
+    attempts: i32,
+    takeovers: i16,
+    was_unknown: bool,
+    status_code: Option<i16>,
+    note: Option<String>,
+    created_at: DateTime<Utc>,
+    due_at: Option<DateTime<Utc>>,
+    first_sent_at: Option<DateTime<Utc>>,
+    last_sent_at: Option<DateTime<Utc>>,
+    settled_at: Option<DateTime<Utc>>,
+    after_keys: Option<Vec<Uuid>>,
+}
+
+impl Columns {
+    fn read(self) -> Result<EffectRow> {
+        let corrupt = || StoreError::Corrupt { key: key(self.key), what: "unknown status" };
+        let status = Status::parse(&self.status).ok_or_else(corrupt)?;
+        Ok(EffectRow {
+            key: key(self.key),
+            event: key(self.event),
+            lane: key(self.lane),
+            connector: self.connector,
+            name: self.name,
+            status,
+            tenant: self.tenant,
+            business_id: self.business_id,
+            version: self.version,
+            attempts: self.attempts,
+            takeovers: self.takeovers,
+            was_unknown: self.was_unknown,
+            status_code: self.status_code,
+            note: self.note,
+            created_at: self.created_at,
+            due_at: self.due_at,
+            first_sent_at: self.first_sent_at,
+            last_sent_at: self.last_sent_at,
+            settled_at: self.settled_at,
+            after: crate::store::columns::keys(self.after_keys),
+        })
+    }
+}
+
+/// Effects that pass the filter, newest first.
+pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<EffectRow>> {
+    let statuses: Vec<_> =
+        filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
+    let open_only =
+        !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_final());
+    let statuses = (!statuses.is_empty()).then_some(statuses);
+    let rows = query_file_as!(
+        Columns,
+        "src/store/sql/admin_effects.sql",
+        statuses.as_deref(),
+        open_only,
+        filter.connector,
+        filter.effect,
+        filter.tenant,
+        filter.business_id,
+        filter.limit,
+    );
+    rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
+}
+
+/// The effects of these keys that there are.
+pub async fn of_keys(connection: &mut PgConnection, keys: &[Key]) -> Result<Vec<EffectRow>> {
+    let rows =
+        query_file_as!(Columns, "src/store/sql/admin_effects_by_key.sql", &uuids(keys));
+    rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
+}
+
+/// What an effect sends, and what was kept of the answer; either may have been dropped by age.
+#[derive(Clone, Debug, Default)]
+pub struct Bytes {
+    pub request: Option<Vec<u8>>,
+    pub result: Option<Vec<u8>>,
+}
+
+pub async fn bytes(connection: &mut PgConnection, effect: Key) -> Result<Bytes> {
+    let row = query_file_as!(Bytes, "src/store/sql/admin_effect_bytes.sql", uuid(effect));
+    Ok(row.fetch_optional(connection).await?.unwrap_or_default())
+}
+
+/// One attempt on record. A first one that succeeded has no row of its own.
+#[derive(Clone, Debug)]
+pub struct AttemptRow {
+    pub effect: Key,
+    pub fence: i64,
+    pub at: DateTime<Utc>,
+    pub outcome: String,
+    pub status_code: Option<i16>,
+    pub note: Option<String>,
+    /// Seen by a worker that had been declared dead.
+    pub evidence: bool,
+}
+
+/// Attempts of these effects, oldest first.
+pub async fn attempts(connection: &mut PgConnection, effects: &[Key]) -> Result<Vec<AttemptRow>> {
+    let rows = query_file!("src/store/sql/admin_attempts.sql", &uuids(effects));
+    let rows = rows.fetch_all(connection).await?.into_iter();
+    Ok(rows
+        .map(|row| AttemptRow {
+            effect: key(row.effect),
+            fence: row.fence,
+            at: row.at,
+            outcome: row.outcome,
+            status_code: row.status_code,
+            note: row.note,
+            evidence: row.evidence,
+        })
+        .collect())
+}

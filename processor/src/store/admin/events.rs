@@ -1,0 +1,146 @@
+//! All that is on record of one event.
+
+use chrono::{DateTime, Utc};
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file, query_file_as, query_file_scalar};
+
+use super::audit::{self, Entry};
+use super::effects::{self, AttemptRow, EffectRow};
+use super::parked::Origin;
+use crate::store::columns::{key, keys, uuid};
+use crate::store::error::Result;
+
+/// A connector, as far as keys of its events need it.
+#[derive(Clone, Debug)]
+pub struct ConnectorRow {
+    pub name: String,
+    pub scope: String,
+}
+
+/// Connectors that ever ran here, by name; one, or all.
+pub async fn connectors(
+    connection: &mut PgConnection,
+    name: Option<&str>,
+) -> Result<Vec<ConnectorRow>> {
+    let rows = query_file_as!(ConnectorRow, "src/store/sql/admin_connectors.sql", name);
+    Ok(rows.fetch_all(connection).await?)
+}
+
+/// Tenants that have something under a business id, at most 20. Reads whole tables.
+pub async fn tenants_of(connection: &mut PgConnection, business_id: &str) -> Result<Vec<String>> {
+    let rows = query_file_scalar!("src/store/sql/admin_tenants_of.sql", business_id);
+    Ok(rows.fetch_all(connection).await?)
+}
+
+/// One event: what came, what it owed, what became of it.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub inbox: Option<InboxRow>,
+    pub parked: Vec<ParkedEntry>,
+    pub effects: Vec<EffectRow>,
+    pub attempts: Vec<AttemptRow>,
+    pub ledger: Vec<LedgerRow>,
+    pub audit: Vec<Entry>,
+}
+
+impl History {
+    pub fn is_empty(&self) -> bool {
+        self.inbox.is_none() && self.parked.is_empty()
+    }
+}
+
+/// The first copy, and how often it came again.
+#[derive(Clone, Debug)]
+pub struct InboxRow {
+    pub first_seen_at: DateTime<Utc>,
+    pub outcome: String,
+    pub version: Option<i64>,
+    pub from_state: Option<String>,
+    pub to_state: Option<String>,
+    pub origin: Option<Origin>,
+    pub repeats: Option<Repeats>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Repeats {
+    pub times: i64,
+    pub last_seen_at: DateTime<Utc>,
+    pub last: Option<Origin>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ParkedEntry {
+    pub id: i64,
+    pub at: DateTime<Utc>,
+    pub kind: String,
+    pub reason: String,
+    pub detail: String,
+    pub origin: Option<Origin>,
+    pub effect: Option<Key>,
+}
+
+#[derive(Clone, Debug)]
+pub struct LedgerRow {
+    pub name: String,
+    pub account: String,
+    pub metric: String,
+    /// Exact, as text.
+    pub quantity: String,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Everything on record under one event key.
+pub async fn history(
+    connection: &mut PgConnection,
+    tenant: &str,
+    event: Key,
+) -> Result<History> {
+    let mut history = History { parked: parked(connection, event).await?, ..History::default() };
+    let mut subjects = vec![event];
+    let row = query_file!("src/store/sql/admin_inbox.sql", uuid(event));
+    if let Some(row) = row.fetch_optional(&mut *connection).await? {
+        let owed = keys(row.effects);
+        history.effects = effects::of_keys(connection, &owed).await?;
+        history.attempts = effects::attempts(connection, &owed).await?;
+        subjects.extend(owed);
+        let lines = query_file_as!(
+            LedgerRow,
+            "src/store/sql/admin_ledger_of.sql",
+            tenant,
+            uuid(event),
+            row.first_seen_at
+        );
+        history.ledger = lines.fetch_all(&mut *connection).await?;
+        history.inbox = Some(InboxRow {
+            first_seen_at: row.first_seen_at,
+            outcome: row.outcome,
+            version: row.version,
+            from_state: row.from_state,
+            to_state: row.to_state,
+            origin: Origin::of(row.topic, Some(row.first_partition), Some(row.first_offset)),
+            repeats: row.times.zip(row.last_seen_at).map(|(times, last_seen_at)| Repeats {
+                times,
+                last_seen_at,
+                last: Origin::of(row.last_topic, row.last_partition, row.last_offset),
+            }),
+        });
+    }
+    history.audit = audit::of(connection, &subjects).await?;
+    Ok(history)
+}
+
+async fn parked(connection: &mut PgConnection, event: Key) -> Result<Vec<ParkedEntry>> {
+    let rows = query_file!("src/store/sql/admin_parked_of_event.sql", uuid(event));
+    let rows = rows.fetch_all(connection).await?.into_iter();
+    Ok(rows
+        .map(|row| ParkedEntry {
+            id: row.id,
+            at: row.parked_at,
+            kind: row.kind,
+            reason: row.reason,
+            detail: row.detail,
+            origin: Origin::of(row.topic, row.record_partition, row.record_offset),
+            effect: row.effect.map(key),
+        })
+        .collect())
+}

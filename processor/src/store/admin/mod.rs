@@ -1,0 +1,14 @@
+//! What people ask the database, and what they may change in it.
+//!
+//! Gives rows as they are read by a person. Every change is one transaction with an audit row, locks
+//! as the workers do (lane before effect), and refuses what it could not undo.
+
+pub mod audit;
+pub mod effects;
+pub mod events;
+pub mod open;
+pub mod parked;
+pub mod progress;
+pub mod resolve;
+
+pub use audit::Change;

@@ -1,0 +1,44 @@
+//! What is open, counted for gauges, by one worker for all.
+
+use oncely_core::effect::status::Status;
+use sqlx::{PgConnection, query_file, query_file_scalar};
+use uuid::Uuid;
+
+use crate::store::error::Result;
+use crate::telemetry::{EffectsOpen, OpenThings, ParkedOpen};
+
+/// Counts what is open, if `me` is the worker to do so; `None` for all others.
+pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<OpenThings>> {
+    let eldest = query_file_scalar!("src/store/sql/admin_eldest_worker.sql");
+    if eldest.fetch_optional(&mut *connection).await? != Some(me) {
+        return Ok(None);
+    }
+    let effects = query_file!("src/store/sql/admin_open_effects.sql");
+    let effects = effects.fetch_all(&mut *connection).await?.into_iter();
+    let parked = query_file!("src/store/sql/admin_open_parked.sql");
+    let parked = parked.fetch_all(connection).await?.into_iter();
+    Ok(Some(OpenThings {
+        effects: effects
+            .filter_map(|row| {
+                Some(EffectsOpen {
+                    connector: row.connector,
+                    effect: row.effect,
+                    status: Status::parse(&row.status)?,
+                    count: unsigned(row.count),
+                    oldest_at: unsigned(row.oldest),
+                })
+            })
+            .collect(),
+        parked: parked
+            .map(|row| ParkedOpen {
+                connector: row.connector,
+                dead_letters: unsigned(row.dead_letters),
+                quarantined: unsigned(row.quarantined),
+            })
+            .collect(),
+    }))
+}
+
+fn unsigned(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}

@@ -1,0 +1,146 @@
+//! Dead letters and quarantine for people.
+
+use chrono::{DateTime, Utc};
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file};
+
+use crate::store::columns::key;
+use crate::store::error::Result;
+
+/// Which of the two places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    DeadLetters,
+    Quarantine,
+}
+
+impl Place {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::DeadLetters => "dead_letter",
+            Self::Quarantine => "quarantine",
+        }
+    }
+}
+
+/// Which rows are asked for; `None` takes everything.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub connector: Option<String>,
+    pub reason: Option<String>,
+    pub business_id: Option<String>,
+    /// Rows at most.
+    pub limit: i64,
+}
+
+/// Where a record was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub topic: String,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}[{}]@{}", self.topic, self.partition, self.offset)
+    }
+}
+
+impl Origin {
+    pub(super) fn of(
+        topic: Option<String>,
+        partition: Option<i32>,
+        offset: Option<i64>,
+    ) -> Option<Self> {
+        Some(Self { topic: topic?, partition: partition?, offset: offset? })
+    }
+}
+
+/// One parked record, or one rejected effect.
+#[derive(Clone, Debug)]
+pub struct ParkedRow {
+    pub id: i64,
+    pub at: DateTime<Utc>,
+    pub connector: Option<String>,
+    pub reason: String,
+    pub tenant: String,
+    pub business_id: Option<String>,
+    pub detail: String,
+    /// `None` for a rejected effect.
+    pub origin: Option<Origin>,
+    pub effect: Option<Key>,
+}
+
+/// Parked rows that pass the filter, newest first.
+pub async fn list(
+    connection: &mut PgConnection,
+    place: Place,
+    filter: &Filter,
+) -> Result<Vec<ParkedRow>> {
+    let rows = query_file!(
+        "src/store/sql/admin_parked.sql",
+        place.kind(),
+        filter.connector,
+        filter.reason,
+        filter.business_id,
+        filter.limit,
+    );
+    let rows = rows.fetch_all(connection).await?.into_iter();
+    Ok(rows
+        .map(|row| ParkedRow {
+            id: row.id,
+            at: row.parked_at,
+            connector: row.connector,
+            reason: row.reason,
+            tenant: row.tenant,
+            business_id: row.business_id,
+            detail: row.detail,
+            origin: Origin::of(row.topic, row.record_partition, row.record_offset),
+            effect: row.effect.map(key),
+        })
+        .collect())
+}
+
+/// All that was kept of one parked row.
+#[derive(Clone, Debug)]
+pub struct ParkedWhole {
+    pub row: ParkedRow,
+    pub event: Option<Key>,
+    /// Of the record, and of the event known under the same id.
+    pub fingerprint: Option<Key>,
+    pub known_fingerprint: Option<Key>,
+    pub timestamp_ms: Option<i64>,
+    pub record_key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Option<Vec<u8>>,
+}
+
+pub async fn show(
+    connection: &mut PgConnection,
+    place: Place,
+    id: i64,
+) -> Result<Option<ParkedWhole>> {
+    let row = query_file!("src/store/sql/admin_parked_one.sql", place.kind(), id);
+    let row = row.fetch_optional(connection).await?;
+    Ok(row.map(|row| ParkedWhole {
+        row: ParkedRow {
+            id: row.id,
+            at: row.parked_at,
+            connector: row.connector,
+            reason: row.reason,
+            tenant: row.tenant,
+            business_id: row.business_id,
+            detail: row.detail,
+            origin: Origin::of(row.topic, row.record_partition, row.record_offset),
+            effect: row.effect.map(key),
+        },
+        event: row.event.map(key),
+        fingerprint: row.fingerprint.map(key),
+        known_fingerprint: row.known_fingerprint.map(key),
+        timestamp_ms: row.record_timestamp,
+        record_key: row.record_key,
+        value: row.value,
+        headers: row.headers,
+    }))
+}

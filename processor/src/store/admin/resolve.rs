@@ -1,0 +1,123 @@
+//! A person's word on an effect.
+
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file};
+
+use super::audit::{Change, record};
+use super::effects::of_keys;
+use crate::store::columns::{clean, uuid};
+use crate::store::error::{Result, StoreError};
+use crate::store::settle::{LaneLock, lock_lanes, park_rejected, wake};
+
+/// Characters of a note, as the column allows.
+const NOTE_CHARS_MAX: usize = 500;
+
+/// What an effect is to become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It has happened. `result`: what later effects may read of it.
+    Done { result: Option<Vec<u8>> },
+    /// It has not: send it now, with the same key.
+    Retry,
+    /// It will not: a dead letter.
+    Rejected,
+    /// It is not wanted: what comes after it is skipped as well.
+    Skipped,
+}
+
+impl Resolution {
+    const fn status(&self) -> Status {
+        match self {
+            Self::Done { .. } => Status::Done,
+            Self::Retry => Status::Waiting,
+            Self::Rejected => Status::Rejected,
+            Self::Skipped => Status::Skipped,
+        }
+    }
+
+    const fn action(&self) -> &'static str {
+        match self {
+            Self::Done { .. } => "effects resolve --as done",
+            Self::Retry => "effects resolve --as retry",
+            Self::Rejected => "effects resolve --as rejected",
+            Self::Skipped => "effects resolve --as skipped",
+        }
+    }
+}
+
+/// What became of the wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It was so, and is resolved now (or would be, in a dry run).
+    From(Status),
+    NotFound,
+    /// Nothing was changed.
+    Refused { status: Status, why: &'static str },
+}
+
+/// Resolves one effect in a transaction of its own, with its audit row, and wakes what waited for it
+/// in its lane. What waits in other lanes is found by the next sweep.
+///
+/// # Errors
+/// As every query; then nothing was changed.
+pub async fn resolve(
+    tx: &mut PgConnection,
+    effect: Key,
+    resolution: &Resolution,
+    change: &Change,
+) -> Result<Resolved> {
+    let Some(known) = of_keys(tx, &[effect]).await?.pop() else { return Ok(Resolved::NotFound) };
+    let lock = if known.lane == known.event { LaneLock::Inbox } else { LaneLock::Entity };
+    lock_lanes(tx, lock, &[known.lane]).await?;
+    let row = query_file!("src/store/sql/admin_effect_lock.sql", uuid(effect));
+    let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(Resolved::NotFound) };
+    let corrupt = StoreError::Corrupt { key: effect, what: "unknown status" };
+    let status = Status::parse(&row.status).ok_or(corrupt)?;
+    if let Some(why) = refusal(status, row.blocked, row.attempts > 0 || row.takeovers > 0) {
+        return Ok(Resolved::Refused { status, why });
+    }
+    if change.dry_run {
+        return Ok(Resolved::From(status));
+    }
+    let result = match resolution {
+        Resolution::Done { result } => result.as_deref(),
+        Resolution::Retry | Resolution::Rejected | Resolution::Skipped => None,
+    };
+    let note = clean(&format!("by hand: {}", change.reason), NOTE_CHARS_MAX);
+    let becomes = resolution.status().as_str();
+    query_file!("src/store/sql/admin_effect_resolve.sql", uuid(effect), becomes, note, result)
+        .execute(&mut *tx)
+        .await?;
+    let detail = serde_json::json!({
+        "status": status.as_str(),
+        "attempts": row.attempts,
+        "takeovers": row.takeovers,
+        "was_unknown": row.was_unknown,
+        "note": row.note,
+    });
+    record(tx, Some(effect), resolution.action(), change, &detail.to_string()).await?;
+    if *resolution == Resolution::Rejected {
+        park_rejected(tx, &[effect]).await?;
+    }
+    if resolution.status().is_final() {
+        wake(tx, &[known.lane]).await?;
+    }
+    Ok(Resolved::From(status))
+}
+
+/// Why a person's word does not count here.
+const fn refusal(status: Status, blocked: bool, tried: bool) -> Option<&'static str> {
+    match status {
+        Status::Held | Status::Unknown => None,
+        Status::Waiting if blocked => {
+            Some("it waits for an earlier effect: resolve that one, and this one follows")
+        }
+        Status::Waiting if tried => None,
+        Status::Waiting => Some("it has not been tried yet"),
+        Status::Claimed => {
+            Some("a worker is sending it now: wait until it has settled or its worker is dead")
+        }
+        Status::Done | Status::Rejected | Status::Skipped => Some("it is final"),
+    }
+}

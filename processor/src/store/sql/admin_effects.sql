@@ -1,0 +1,14 @@
+-- Effects for people, newest first. A filter that is NULL takes everything.
+SELECT e.key, e.event, e.lane, c.name AS "connector?", e.name, e.status, e.tenant, e.business_id,
+       e.version, e.attempts, e.takeovers, e.was_unknown, e.status_code, e.note, e.created_at,
+       e.due_at, e.first_sent_at, e.last_sent_at, e.settled_at, e.after_keys
+FROM oncely.effect AS e
+LEFT JOIN oncely.connector AS c ON c.id = e.connector
+WHERE ($1::text[] IS NULL OR e.status = ANY($1))
+  AND (NOT $2::boolean OR e.settled_at IS NULL)
+  AND ($3::text IS NULL OR c.name = $3)
+  AND ($4::text IS NULL OR e.name = $4)
+  AND ($5::text IS NULL OR e.tenant = $5)
+  AND ($6::text IS NULL OR e.business_id = $6)
+ORDER BY e.created_at DESC, e.key
+LIMIT $7

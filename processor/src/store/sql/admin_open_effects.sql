@@ -1,0 +1,8 @@
+-- Open effects, for gauges.
+SELECT c.name AS connector, e.name AS effect, e.status, count(*) AS "count!",
+       extract(epoch FROM min(e.created_at))::bigint AS "oldest!"
+FROM oncely.effect AS e
+JOIN oncely.connector AS c ON c.id = e.connector
+WHERE e.settled_at IS NULL
+GROUP BY c.name, e.name, e.status
+ORDER BY c.name, e.name, e.status

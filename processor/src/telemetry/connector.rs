@@ -1,0 +1,380 @@
+//! Metrics of one connector, with every handle of the hot path looked up beforehand.
+
+use std::time::Duration;
+
+use oncely_core::connector::{Connector, EffectBody, RequestRule};
+use oncely_core::effect::outcome::OutcomeClass;
+
+use super::family::{Count, Level, Seconds, Sizes};
+use super::label::{
+    CommitResult, DedupeDecision, DedupeLayer, EventOutcome, Finished, RebalanceKind, RedoCause,
+    Stage,
+};
+use super::metrics::Families;
+
+/// What a connector's labels are made of. All of it comes from its file.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectorShape<'a> {
+    pub name: &'a str,
+    pub owner: &'a str,
+    pub group: &'a str,
+    pub topics: Vec<&'a str>,
+    /// Id and type (`http`, `email`, `ledger`), in the order of the file.
+    pub effects: Vec<(&'a str, &'a str)>,
+    /// From and to.
+    pub transitions: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> ConnectorShape<'a> {
+    pub fn of(connector: &'a Connector) -> Self {
+        let transitions = connector.state.iter().flat_map(|state| &state.transitions);
+        Self {
+            name: &connector.name,
+            owner: connector.owner.as_deref().unwrap_or(""),
+            group: &connector.source.group,
+            topics: connector.source.topics.iter().map(AsRef::as_ref).collect(),
+            effects: connector.effects.iter().map(|rule| (&*rule.id, kind(&rule.body))).collect(),
+            transitions: transitions
+                .flat_map(|rule| rule.from.iter().map(|from| (&**from, &*rule.to)))
+                .collect(),
+        }
+    }
+}
+
+/// The `type` label of an effect.
+fn kind(body: &EffectBody) -> &'static str {
+    match body {
+        EffectBody::Ledger(_) => "ledger",
+        EffectBody::Call(call) => match call.request {
+            RequestRule::Http(_) => "http",
+            RequestRule::Smtp(_) => "email",
+        },
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Handles of one connector. Cheap to share behind an `Arc`.
+#[derive(Debug)]
+pub struct ConnectorMetrics {
+    name: Box<str>,
+    families: Families,
+    consumed: Vec<(Box<str>, Count)>,
+    outcomes: Vec<Count>,
+    stages: Vec<Seconds>,
+    end_to_end: Seconds,
+    dedupe: Vec<Count>,
+    redelivery_age: Seconds,
+    transitions: Vec<(Box<str>, Box<str>, Count)>,
+    version_gaps: Count,
+    effects: Vec<EffectMetrics>,
+    claims_adopted: Count,
+    records_let_go: Count,
+    batch_records: Sizes,
+    batch_bytes: Sizes,
+    partitions_assigned: Level,
+    partitions_stopped: Level,
+    uncommitted: Level,
+}
+
+impl ConnectorMetrics {
+    pub(super) fn new(families: &Families, shape: &ConnectorShape<'_>) -> Self {
+        let name = shape.name;
+        families.connector_info.with([name, shape.owner, shape.group]).set(1);
+        families.kafka_fatal_errors.with([name]);
+        let dedupe = |layer: &DedupeLayer| {
+            let decisions = DedupeDecision::ALL.iter();
+            let layer = layer.as_str();
+            decisions
+                .map(|decision| families.dedupe_decisions.with([name, layer, decision.as_str()]))
+                .collect::<Vec<_>>()
+        };
+        Self {
+            name: name.into(),
+            consumed: (shape.topics.iter())
+                .map(|topic| ((*topic).into(), families.events_consumed.with([name, topic])))
+                .collect(),
+            outcomes: EventOutcome::ALL
+                .iter()
+                .map(|outcome| families.events.with([name, outcome.as_str(), ""]))
+                .collect(),
+            stages: Stage::ALL
+                .iter()
+                .map(|stage| families.event_duration.seconds([name, stage.as_str()]))
+                .collect(),
+            end_to_end: families.event_end_to_end.seconds([name]),
+            dedupe: DedupeLayer::ALL.iter().flat_map(dedupe).collect(),
+            redelivery_age: families.dedupe_redelivery_age.seconds([name]),
+            transitions: (shape.transitions.iter())
+                .map(|(from, to)| {
+                    let count = families.state_transitions.with([name, from, to]);
+                    ((*from).into(), (*to).into(), count)
+                })
+                .collect(),
+            version_gaps: families.state_version_gaps.with([name]),
+            effects: (shape.effects.iter())
+                .map(|(effect, kind)| EffectMetrics::new(families, name, effect, kind))
+                .collect(),
+            claims_adopted: families.claims_adopted.with([name]),
+            records_let_go: families.records_let_go.with([name]),
+            batch_records: families.batch_records.sizes([name]),
+            batch_bytes: families.batch_bytes.sizes([name]),
+            partitions_assigned: families.partitions_assigned.with([name]),
+            partitions_stopped: families.partitions_stopped.with([name]),
+            uncommitted: families.uncommitted_records.with([name]),
+            families: families.clone(),
+        }
+    }
+
+    /// Records read from `topic`, which must be one of the connector's.
+    pub fn consumed(&self, topic: &str, records: u64) {
+        if let Some((_, count)) = self.consumed.iter().find(|(known, _)| &**known == topic) {
+            count.add(records);
+        }
+    }
+
+    /// Records with a durable outcome. `reason` is empty unless the outcome has several causes; it
+    /// comes from the closed list of causes in the code, hence `'static`.
+    pub fn events(&self, outcome: EventOutcome, reason: &'static str, records: u64) {
+        if !reason.is_empty() {
+            self.families.events.with([&self.name, outcome.as_str(), reason]).add(records);
+        } else if let Some(count) = at(EventOutcome::ALL, &self.outcomes, outcome) {
+            count.add(records);
+        }
+    }
+
+    pub fn stage(&self, stage: Stage, took: Duration) {
+        if let Some(seconds) = at(Stage::ALL, &self.stages, stage) {
+            seconds.observe(took);
+        }
+    }
+
+    /// From a record's timestamp until it lets its offset go.
+    pub fn end_to_end(&self, took: Duration) {
+        self.end_to_end.observe(took);
+    }
+
+    pub fn dedupe(&self, layer: DedupeLayer, decision: DedupeDecision, times: u64) {
+        let decisions = DedupeDecision::ALL.len();
+        let mut layers = DedupeLayer::ALL.iter().zip(self.dedupe.chunks(decisions));
+        let counts = layers.find(|(known, _)| **known == layer).map(|(_, counts)| counts);
+        if let Some(count) = counts.and_then(|counts| at(DedupeDecision::ALL, counts, decision)) {
+            count.add(times);
+        }
+    }
+
+    /// How long after the first copy a repeat came.
+    pub fn redelivery_age(&self, age: Duration) {
+        self.redelivery_age.observe(age);
+    }
+
+    /// A transition of the connector's table; others are not counted.
+    pub fn transition(&self, from: &str, to: &str, times: u64) {
+        let mut known = self.transitions.iter();
+        if let Some((.., count)) = known.find(|(f, t, _)| &**f == from && &**t == to) {
+            count.add(times);
+        }
+    }
+
+    pub fn version_gaps(&self, times: u64) {
+        self.version_gaps.add(times);
+    }
+
+    /// The effect at `index` of the connector file; `None` for one that left the file.
+    pub fn effect(&self, index: usize) -> Option<&EffectMetrics> {
+        self.effects.get(index)
+    }
+
+    pub fn claims_adopted(&self, claims: u64) {
+        self.claims_adopted.add(claims);
+    }
+
+    /// Records whose offset went while an effect was still open.
+    pub fn records_let_go(&self, records: u64) {
+        self.records_let_go.add(records);
+    }
+
+    pub fn batch(&self, records: usize, bytes: usize) {
+        self.batch_records.observe(records);
+        self.batch_bytes.observe(bytes);
+    }
+
+    pub fn batch_redone(&self, cause: RedoCause) {
+        self.families.batch_redos.with([&self.name, cause.as_str()]).add(1);
+    }
+
+    /// `reason` as in [`ConnectorMetrics::events`].
+    pub fn dead_letters(&self, reason: &'static str, times: u64) {
+        self.families.dead_letters.with([&self.name, reason]).add(times);
+    }
+
+    pub fn lag_records(&self, topic: &str, partition: i32, records: u64) {
+        let partition = partition.to_string();
+        self.families.consumer_lag_records.with([&self.name, topic, &partition]).set(records);
+    }
+
+    pub fn lag(&self, topic: &str, lag: Duration) {
+        self.families.consumer_lag_seconds.with([&self.name, topic]).set(lag.as_secs());
+    }
+
+    /// Takes the series of a partition away that is no longer assigned here.
+    pub fn forget_partition(&self, topic: &str, partition: i32) {
+        let partition = partition.to_string();
+        self.families.consumer_lag_records.remove([&self.name, topic, &partition]);
+    }
+
+    /// Takes the age of a topic away of which no partition is assigned here.
+    pub fn forget_topic(&self, topic: &str) {
+        self.families.consumer_lag_seconds.remove([&self.name, topic]);
+    }
+
+    pub fn partitions_assigned(&self, partitions: u64) {
+        self.partitions_assigned.set(partitions);
+    }
+
+    pub fn partitions_stopped(&self, partitions: u64) {
+        self.partitions_stopped.set(partitions);
+    }
+
+    /// Records read that do not lie below a stored position yet.
+    pub fn uncommitted(&self, records: u64) {
+        self.uncommitted.set(records);
+    }
+
+    pub fn rebalanced(&self, kind: RebalanceKind) {
+        self.families.rebalances.with([&self.name, kind.as_str()]).add(1);
+    }
+
+    pub fn committed(&self, result: CommitResult) {
+        self.families.offset_commits.with([&self.name, result.as_str()]).add(1);
+    }
+
+    pub fn kafka_fatal_error(&self) {
+        self.families.kafka_fatal_errors.with([&self.name]).add(1);
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Handles of one effect of a connector.
+#[derive(Debug)]
+pub struct EffectMetrics {
+    attempts: Vec<Count>,
+    duration: Seconds,
+    finished: Vec<Count>,
+    held: Count,
+    duplicates_prevented: Count,
+    taken_over: Count,
+}
+
+impl EffectMetrics {
+    fn new(families: &Families, connector: &str, effect: &str, kind: &str) -> Self {
+        Self {
+            attempts: (OutcomeClass::ALL.iter())
+                .map(|class| {
+                    families.effect_attempts.with([connector, effect, kind, class.as_str()])
+                })
+                .collect(),
+            duration: families.effect_duration.seconds([connector, effect]),
+            finished: (Finished::ALL.iter())
+                .map(|how| families.effects_finished.with([connector, effect, how.as_str()]))
+                .collect(),
+            held: families.effects_held.with([connector, effect]),
+            duplicates_prevented: families.effect_duplicates_prevented.with([connector, effect]),
+            taken_over: families.effects_taken_over.with([connector, effect]),
+        }
+    }
+
+    /// One attempt, and how long it took.
+    pub fn attempt(&self, class: OutcomeClass, took: Duration) {
+        self.duration.observe(took);
+        if let Some(count) = at(&OutcomeClass::ALL, &self.attempts, class) {
+            count.add(1);
+        }
+    }
+
+    pub fn finished(&self, how: Finished, times: u64) {
+        if let Some(count) = at(Finished::ALL, &self.finished, how) {
+            count.add(times);
+        }
+    }
+
+    pub fn held(&self, times: u64) {
+        self.held.add(times);
+    }
+
+    /// Owed by a second event as well, and not sent again.
+    pub fn duplicate_prevented(&self, times: u64) {
+        self.duplicates_prevented.add(times);
+    }
+
+    pub fn taken_over(&self, times: u64) {
+        self.taken_over.add(times);
+    }
+}
+
+/// The handle at the place that `label` has among all labels.
+fn at<'handles, L: PartialEq, H>(
+    labels: &[L],
+    handles: &'handles [H],
+    label: L,
+) -> Option<&'handles H> {
+    labels.iter().position(|known| *known == label).and_then(|index| handles.get(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use super::*;
+
+    fn shape() -> ConnectorShape<'static> {
+        ConnectorShape {
+            name: "invoices",
+            owner: "billing",
+            group: "oncely.invoices",
+            topics: vec!["t"],
+            effects: vec![("settle", "http")],
+            transitions: vec![("open", "paid")],
+        }
+    }
+
+    #[test]
+    fn counts_land_on_their_labels() {
+        let metrics = Metrics::new().unwrap();
+        let connector = metrics.connector(&shape());
+        connector.consumed("t", 7);
+        connector.events(EventOutcome::Stale, "", 2);
+        connector.events(EventOutcome::Quarantined, "conflict", 1);
+        connector.dedupe(DedupeLayer::Effect, DedupeDecision::InFlight, 3);
+        connector.transition("open", "paid", 4);
+        let effect = connector.effect(0).unwrap();
+        effect.attempt(OutcomeClass::Throttled, Duration::from_millis(20));
+        effect.finished(Finished::Skipped, 5);
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"oncely_events_consumed_total{connector="invoices",topic="t"} 7"#,
+            r#"oncely_events_total{connector="invoices",outcome="stale",reason=""} 2"#,
+            r#"oncely_events_total{connector="invoices",outcome="quarantined",reason="conflict"} 1"#,
+            r#"oncely_dedupe_decisions_total{connector="invoices",decision="in_flight",layer="effect"} 3"#,
+            r#"oncely_state_transitions_total{connector="invoices",from="open",to="paid"} 4"#,
+            r#"oncely_effect_attempts_total{connector="invoices",effect="settle",result="throttled",type="http"} 1"#,
+            r#"oncely_effects_finished_total{connector="invoices",effect="settle",result="skipped"} 5"#,
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn b56_events_never_add_series() {
+        let metrics = Metrics::new().unwrap();
+        let connector = metrics.connector(&shape());
+        let series = |text: String| text.lines().filter(|line| !line.starts_with('#')).count();
+        let before = series(metrics.text().unwrap());
+        for n in 0..10_000 {
+            connector.consumed(&format!("topic-{n}"), 1);
+            connector.transition(&format!("state-{n}"), "paid", 1);
+            connector.events(EventOutcome::Applied, "", 1);
+        }
+        assert_eq!(series(metrics.text().unwrap()), before);
+    }
+}
