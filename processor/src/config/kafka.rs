@@ -66,8 +66,7 @@ impl Kafka {
         let duration = |name, default, least, most| {
             duration_of(environment, name, ms(default), (ms(least), ms(most)))
         };
-        let session_timeout =
-            duration("ONCELY_KAFKA_SESSION_TIMEOUT", 45_000, 1_000, 3_600_000)?;
+        let session_timeout = duration("ONCELY_KAFKA_SESSION_TIMEOUT", 45_000, 1_000, 3_600_000)?;
         let heartbeat = duration("ONCELY_KAFKA_HEARTBEAT", 3_000, 100, 1_200_000)?;
         if heartbeat.saturating_mul(3) > session_timeout {
             let (heartbeat_ms, session_ms) = (heartbeat.as_millis(), session_timeout.as_millis());

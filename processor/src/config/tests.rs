@@ -83,7 +83,9 @@ fn s25_a_database_elsewhere_must_prove_itself() {
 fn s24_credentials_never_travel_in_the_clear() {
     let clear = ("ONCELY_KAFKA__SECURITY_PROTOCOL", "SASL_PLAINTEXT");
     insta::assert_snapshot!(refusal([("ONCELY_KAFKA_BROKERS", "localhost:1,k:9092"), clear]), @"");
-    assert!(Settings::read(&with([("ONCELY_KAFKA_BROKERS", "[::1]:1,localhost:2"), clear])).is_ok());
+    assert!(
+        Settings::read(&with([("ONCELY_KAFKA_BROKERS", "[::1]:1,localhost:2"), clear])).is_ok()
+    );
 }
 
 #[test]

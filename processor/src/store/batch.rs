@@ -85,14 +85,21 @@ pub async fn lock_entities(
     tx: &mut PgConnection,
     sorted: &[Key],
 ) -> Result<BTreeMap<Key, EntityRow>> {
-    let rows =
-        query_file!("src/store/sql/entity_lock.sql", &uuids(sorted)).fetch_all(tx).await?;
+    let rows = query_file!("src/store/sql/entity_lock.sql", &uuids(sorted)).fetch_all(tx).await?;
     let entity = |row: EntityLocked| {
-        (key(row.key), EntityRow { event: key(row.event), version: row.version, state: row.state.into() })
+        (
+            key(row.key),
+            EntityRow { event: key(row.event), version: row.version, state: row.state.into() },
+        )
     };
     Ok(rows
         .into_iter()
-        .map(|row| EntityLocked { key: row.key, event: row.event, version: row.version, state: row.state })
+        .map(|row| EntityLocked {
+            key: row.key,
+            event: row.event,
+            version: row.version,
+            state: row.state,
+        })
         .map(entity)
         .collect())
 }
@@ -111,8 +118,8 @@ pub async fn load_inbox(tx: &mut PgConnection, sorted: &[Key]) -> Result<BTreeMa
     rows.into_iter()
         .map(|row| {
             let ending = Ending::parse(&row.outcome);
-            let ending = ending
-                .ok_or(StoreError::Corrupt { key: key(row.key), what: "unknown outcome" })?;
+            let ending =
+                ending.ok_or(StoreError::Corrupt { key: key(row.key), what: "unknown outcome" })?;
             let first = Place {
                 source: row.source,
                 partition: row.first_partition,
@@ -193,10 +200,9 @@ pub async fn write_entities(tx: &mut PgConnection, plan: &Plan) -> Result<Writte
         let event = uuids(moved.iter().map(|(_, write)| &write.row.event));
         let version: Vec<_> = moved.iter().map(|(_, write)| write.row.version).collect();
         let state: Vec<_> = moved.iter().map(|(_, write)| write.row.state.to_string()).collect();
-        let done =
-            query_file!("src/store/sql/entity_advance.sql", &key, &event, &version, &state)
-                .execute(tx)
-                .await?;
+        let done = query_file!("src/store/sql/entity_advance.sql", &key, &event, &version, &state)
+            .execute(tx)
+            .await?;
         if !wrote_all(done.rows_affected(), key.len()) {
             return Ok(Written::LostRace);
         }
@@ -269,14 +275,17 @@ pub async fn write_inbox(tx: &mut PgConnection, plan: &Plan) -> Result<Written> 
     let key = uuids(rows.iter().map(|(key, _)| *key));
     let fingerprint = uuids(rows.iter().map(|(_, new)| &new.fingerprint.0));
     let entity: Vec<_> = rows.iter().map(|(_, new)| new.entity.map(|(key, _)| uuid(key))).collect();
-    let version: Vec<_> = rows.iter().map(|(_, new)| new.entity.map(|(_, version)| version)).collect();
+    let version: Vec<_> =
+        rows.iter().map(|(_, new)| new.entity.map(|(_, version)| version)).collect();
     let offset: Vec<_> = rows.iter().map(|(_, new)| new.place.offset).collect();
     let partition: Vec<_> = rows.iter().map(|(_, new)| new.place.partition).collect();
     let source: Vec<_> = rows.iter().map(|(_, new)| new.place.source).collect();
     let outcome: Vec<_> = rows.iter().map(|(_, new)| new.ending.as_str().to_owned()).collect();
     let tenant: Vec<_> = rows.iter().map(|(_, new)| new.tenant.to_string()).collect();
-    let from: Vec<_> =
-        rows.iter().map(|(_, new)| new.moved.as_ref().map(|moved| moved.from.to_string())).collect();
+    let from: Vec<_> = rows
+        .iter()
+        .map(|(_, new)| new.moved.as_ref().map(|moved| moved.from.to_string()))
+        .collect();
     let to: Vec<_> =
         rows.iter().map(|(_, new)| new.moved.as_ref().map(|moved| moved.to.to_string())).collect();
     let effects: Vec<_> = rows.iter().map(|(_, new)| joined(&new.effects)).collect();
@@ -343,7 +352,8 @@ pub async fn write_payloads(tx: &mut PgConnection, payloads: &[PayloadRecord<'_>
     let partition: Vec<_> = payloads.iter().map(|payload| payload.place.partition).collect();
     let offset: Vec<_> = payloads.iter().map(|payload| payload.place.offset).collect();
     let timestamp: Vec<_> = payloads.iter().map(|payload| payload.timestamp_ms).collect();
-    let record_key: Vec<_> = payloads.iter().map(|payload| payload.key.map(<[u8]>::to_vec)).collect();
+    let record_key: Vec<_> =
+        payloads.iter().map(|payload| payload.key.map(<[u8]>::to_vec)).collect();
     let value: Vec<_> = payloads.iter().map(|payload| payload.value.map(<[u8]>::to_vec)).collect();
     let headers: Vec<_> = payloads.iter().map(|payload| payload.headers.to_vec()).collect();
     let previous: Vec<_> =
@@ -440,8 +450,9 @@ pub async fn effect_statuses(
     connection: &mut PgConnection,
     sorted: &[Key],
 ) -> Result<BTreeMap<Key, (Status, bool)>> {
-    let rows =
-        query_file!("src/store/sql/effect_status.sql", &uuids(sorted)).fetch_all(connection).await?;
+    let rows = query_file!("src/store/sql/effect_status.sql", &uuids(sorted))
+        .fetch_all(connection)
+        .await?;
     rows.into_iter()
         .map(|row| {
             let status = Status::parse(&row.status)
@@ -470,13 +481,8 @@ pub async fn register_source(
     topic_id: &str,
     topic: &str,
 ) -> Result<i32> {
-    let query = query_file!(
-        "src/store/sql/source_register.sql",
-        connector_id,
-        cluster_id,
-        topic_id,
-        topic
-    );
+    let query =
+        query_file!("src/store/sql/source_register.sql", connector_id, cluster_id, topic_id, topic);
     Ok(query.fetch_one(connection).await?.id)
 }
 

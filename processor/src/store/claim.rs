@@ -73,10 +73,9 @@ pub async fn claim_due(
     slots: usize,
 ) -> Result<Vec<Claim>> {
     let limit = i64::try_from(slots).unwrap_or(i64::MAX);
-    let rows =
-        query_file!("src/store/sql/effect_claim_due.sql", connector_id, name, limit, worker)
-            .fetch_all(tx)
-            .await?;
+    let rows = query_file!("src/store/sql/effect_claim_due.sql", connector_id, name, limit, worker)
+        .fetch_all(tx)
+        .await?;
     Ok(rows
         .into_iter()
         .map(|row| Claim {

@@ -9,7 +9,9 @@
 //! - [`lease`]: worker rows
 //! - [`progress`]: positions
 //! - [`sweep`]: claims of the dead, blocked effects, retention
+//! - [`admin`]: what people ask and change
 
+pub mod admin;
 pub mod batch;
 pub mod claim;
 pub mod columns;

@@ -41,14 +41,10 @@ pub struct Raise {
 
 /// All that is on record of a group's topic, under this and other topic ids.
 pub async fn load(connection: &mut PgConnection, topic: &Topic) -> Result<Vec<Row>> {
-    let rows = query_file!(
-        "src/store/sql/progress_load.sql",
-        topic.group,
-        topic.cluster_id,
-        topic.topic
-    )
-    .fetch_all(connection)
-    .await?;
+    let rows =
+        query_file!("src/store/sql/progress_load.sql", topic.group, topic.cluster_id, topic.topic)
+            .fetch_all(connection)
+            .await?;
     Ok(rows
         .into_iter()
         .map(|row| Row {

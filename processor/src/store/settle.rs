@@ -182,8 +182,7 @@ pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<Key>> {
     }
     let key_ = uuids(changed.iter().map(|(key, _)| *key));
     let skip: Vec<_> = changed.iter().map(|(_, turn)| **turn == Turn::Skip).collect();
-    let rows =
-        query_file!("src/store/sql/effect_wake.sql", &key_, &skip).fetch_all(tx).await?;
+    let rows = query_file!("src/store/sql/effect_wake.sql", &key_, &skip).fetch_all(tx).await?;
     rows.into_iter()
         .filter_map(|row| match Status::parse(&row.status) {
             Some(Status::Skipped) => Some(Ok(key(row.key))),
@@ -195,9 +194,7 @@ pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<Key>> {
                 | Status::Done
                 | Status::Rejected,
             ) => None,
-            None => {
-                Some(Err(StoreError::Corrupt { key: key(row.key), what: "unknown status" }))
-            }
+            None => Some(Err(StoreError::Corrupt { key: key(row.key), what: "unknown status" })),
         })
         .collect()
 }

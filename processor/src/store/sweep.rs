@@ -105,8 +105,7 @@ pub async fn remove_closed(
     limit: i64,
 ) -> Result<u64> {
     let retention = millis(retention_ms);
-    let query =
-        query_file!("src/store/sql/retention_closed.sql", connector_id, retention, limit);
+    let query = query_file!("src/store/sql/retention_closed.sql", connector_id, retention, limit);
     Ok(query.execute(connection).await?.rows_affected())
 }
 
@@ -118,8 +117,7 @@ pub async fn remove_payloads(
     limit: i64,
 ) -> Result<u64> {
     let retention = millis(retention_ms);
-    let query =
-        query_file!("src/store/sql/retention_payloads.sql", connector_id, retention, limit);
+    let query = query_file!("src/store/sql/retention_payloads.sql", connector_id, retention, limit);
     Ok(query.execute(connection).await?.rows_affected())
 }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectBody, RequestRule};
+use oncely_core::decide::Ending;
 use oncely_core::effect::outcome::OutcomeClass;
 
 use super::family::{Count, Level, Seconds, Sizes};
 use super::label::{
-    CommitResult, DedupeDecision, DedupeLayer, EventOutcome, Finished, RebalanceKind, RedoCause,
-    Stage,
+    CommitResult, DedupeDecision, DedupeLayer, Finished, RebalanceKind, RedoCause, Stage,
 };
 use super::metrics::Families;
 
@@ -94,7 +94,7 @@ impl ConnectorMetrics {
             consumed: (shape.topics.iter())
                 .map(|topic| ((*topic).into(), families.events_consumed.with([name, topic])))
                 .collect(),
-            outcomes: EventOutcome::ALL
+            outcomes: Ending::ALL
                 .iter()
                 .map(|outcome| families.events.with([name, outcome.as_str(), ""]))
                 .collect(),
@@ -133,12 +133,12 @@ impl ConnectorMetrics {
         }
     }
 
-    /// Records with a durable outcome. `reason` is empty unless the outcome has several causes; it
+    /// Records whose one outcome is durable. `reason` is empty unless the outcome has several causes; it
     /// comes from the closed list of causes in the code, hence `'static`.
-    pub fn events(&self, outcome: EventOutcome, reason: &'static str, records: u64) {
+    pub fn events(&self, ending: Ending, reason: &'static str, records: u64) {
         if !reason.is_empty() {
-            self.families.events.with([&self.name, outcome.as_str(), reason]).add(records);
-        } else if let Some(count) = at(EventOutcome::ALL, &self.outcomes, outcome) {
+            self.families.events.with([&self.name, ending.as_str(), reason]).add(records);
+        } else if let Some(count) = at(&Ending::ALL, &self.outcomes, ending) {
             count.add(records);
         }
     }
@@ -343,8 +343,8 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let connector = metrics.connector(&shape());
         connector.consumed("t", 7);
-        connector.events(EventOutcome::Stale, "", 2);
-        connector.events(EventOutcome::Quarantined, "conflict", 1);
+        connector.events(Ending::Stale, "", 2);
+        connector.events(Ending::Quarantined, "conflict", 1);
         connector.dedupe(DedupeLayer::Effect, DedupeDecision::InFlight, 3);
         connector.transition("open", "paid", 4);
         let effect = connector.effect(0).unwrap();
@@ -373,7 +373,7 @@ mod tests {
         for n in 0..10_000 {
             connector.consumed(&format!("topic-{n}"), 1);
             connector.transition(&format!("state-{n}"), "paid", 1);
-            connector.events(EventOutcome::Applied, "", 1);
+            connector.events(Ending::Applied, "", 1);
         }
         assert_eq!(series(metrics.text().unwrap()), before);
     }

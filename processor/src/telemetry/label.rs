@@ -21,18 +21,6 @@ macro_rules! labels {
 }
 
 labels! {
-    /// The one outcome of a record. They exclude each other and sum to what was consumed.
-    EventOutcome {
-        Applied => "applied",
-        Duplicate => "duplicate",
-        Stale => "stale",
-        Ignored => "ignored",
-        Quarantined => "quarantined",
-        DeadLettered => "dead_lettered",
-    }
-}
-
-labels! {
     /// Where a batch spends its time.
     Stage {
         /// Bytes to values, keys and fingerprints.

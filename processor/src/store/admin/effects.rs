@@ -123,8 +123,7 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
 
 /// The effects of these keys that there are.
 pub async fn of_keys(connection: &mut PgConnection, keys: &[Key]) -> Result<Vec<EffectRow>> {
-    let rows =
-        query_file_as!(Columns, "src/store/sql/admin_effects_by_key.sql", &uuids(keys));
+    let rows = query_file_as!(Columns, "src/store/sql/admin_effects_by_key.sql", &uuids(keys));
     rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
 }
 

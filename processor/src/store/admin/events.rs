@@ -90,11 +90,7 @@ pub struct LedgerRow {
 }
 
 /// Everything on record under one event key.
-pub async fn history(
-    connection: &mut PgConnection,
-    tenant: &str,
-    event: Key,
-) -> Result<History> {
+pub async fn history(connection: &mut PgConnection, tenant: &str, event: Key) -> Result<History> {
     let mut history = History { parked: parked(connection, event).await?, ..History::default() };
     let mut subjects = vec![event];
     let row = query_file!("src/store/sql/admin_inbox.sql", uuid(event));

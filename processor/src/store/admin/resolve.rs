@@ -53,7 +53,10 @@ pub enum Resolved {
     From(Status),
     NotFound,
     /// Nothing was changed.
-    Refused { status: Status, why: &'static str },
+    Refused {
+        status: Status,
+        why: &'static str,
+    },
 }
 
 /// Resolves one effect in a transaction of its own, with its audit row, and wakes what waited for it
