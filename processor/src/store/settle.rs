@@ -32,6 +32,8 @@ pub struct Settlement {
     pub class: OutcomeClass,
     /// The attempt needs a row of its own: it was not the first, or did not succeed.
     pub on_record: bool,
+    /// Attempts that this adds: none where nothing was sent.
+    pub tries: i32,
 }
 
 /// Which rows order the effects of a lane.
@@ -76,6 +78,7 @@ pub async fn settle(
     let note: Vec<_> = settlements.iter().map(note).collect();
     let unknown: Vec<_> = settlements.iter().map(|settlement| settlement.was_unknown).collect();
     let result: Vec<_> = settlements.iter().map(|settlement| settlement.result.clone()).collect();
+    let tries: Vec<_> = settlements.iter().map(|settlement| settlement.tries).collect();
     let rows = query_file!(
         "src/store/sql/effect_settle.sql",
         worker,
@@ -87,9 +90,23 @@ pub async fn settle(
         &note as &[Option<String>],
         &unknown,
         &result as &[Option<Vec<u8>>],
+        &tries,
     )
     .fetch_all(tx)
     .await?;
+    Ok(rows.into_iter().map(|row| key(row.key)).collect())
+}
+
+/// Of outcomes that found no claim: those that are on record already, by the same fence. That is a
+/// redo whose COMMIT had gone through.
+pub async fn done_by(tx: &mut PgConnection, outcomes: &[&Settlement]) -> Result<Vec<Key>> {
+    let key_ = uuids(outcomes.iter().map(|settlement| &settlement.key));
+    let fence: Vec<_> = outcomes.iter().map(|settlement| settlement.fence).collect();
+    let status: Vec<_> =
+        outcomes.iter().map(|settlement| settlement.status.as_str().to_owned()).collect();
+    let rows = query_file!("src/store/sql/effect_done_by.sql", &key_, &fence, &status)
+        .fetch_all(tx)
+        .await?;
     Ok(rows.into_iter().map(|row| key(row.key)).collect())
 }
 

@@ -1,12 +1,13 @@
 -- Records outcomes of claims that are still ours. What is not returned has another owner by now.
 UPDATE oncely.effect AS e
-SET status = u.status, worker = NULL, attempts = e.attempts + 1,
+SET status = u.status, worker = NULL, attempts = e.attempts + u.tries,
     due_at = CASE WHEN u.status IN ('waiting', 'unknown')
                   THEN now() + make_interval(secs => u.due_in_ms / 1000.0) END,
     settled_at = CASE WHEN u.status IN ('done', 'rejected', 'skipped') THEN now() END,
     status_code = u.status_code, note = u.note, was_unknown = u.was_unknown, result = u.result
 FROM UNNEST($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::smallint[], $7::text[],
-            $8::boolean[], $9::bytea[])
-     AS u (key, fence, status, due_in_ms, status_code, note, was_unknown, result)
+            $8::boolean[], $9::bytea[], $10::integer[])
+     AS u (key, fence, status, due_in_ms, status_code, note, was_unknown, result,
+           tries)
 WHERE e.key = u.key AND e.fence = u.fence AND e.worker = $1
 RETURNING e.key

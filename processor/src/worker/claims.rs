@@ -1,0 +1,66 @@
+//! The claims that this process holds in memory.
+//!
+//! A live worker can lose sight of its own claims: a COMMIT whose answer was lost, a task that
+//! panicked. Comparing the database's list with this one shows them. Whoever makes claims holds
+//! `making` from before its transaction until they are listed here, so that the comparison never
+//! mistakes a claim that is just being made for a lost one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oncely_core::key::Key;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use uuid::Uuid;
+
+use crate::store::claim::Claim;
+
+/// A claim, and under which id it was made.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub worker: Uuid,
+    /// Index of the effect's rule.
+    pub rule: usize,
+    pub claim: Claim,
+    /// Why no request could be made, where it had to be rendered late.
+    pub unrenderable: Option<String>,
+}
+
+/// The list; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    list: Arc<Mutex<BTreeMap<(Key, i64), Uuid>>>,
+    making: Arc<RwLock<()>>,
+}
+
+impl Claims {
+    /// To be held from before a claiming transaction until its claims are listed.
+    pub async fn making(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.making).read_owned().await
+    }
+
+    /// Waits until no claim is being made.
+    pub async fn settled(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.making).write_owned().await
+    }
+
+    pub fn add(&self, held: &Held) {
+        self.list().insert((held.claim.key, held.claim.fence), held.worker);
+    }
+
+    pub fn remove(&self, key: Key, fence: i64) {
+        self.list().remove(&(key, fence));
+    }
+
+    pub fn has(&self, key: Key, fence: i64) -> bool {
+        self.list().contains_key(&(key, fence))
+    }
+
+    /// How many claims are held under this id.
+    pub fn count(&self) -> usize {
+        self.list().len()
+    }
+
+    fn list(&self) -> MutexGuard<'_, BTreeMap<(Key, i64), Uuid>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,64 @@
+//! Writes positions to Postgres, and only then lets them be committed to Kafka.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{Message, Shared};
+use crate::clock;
+use crate::kafka::AssignmentId;
+use crate::store::Session;
+use crate::store::error::NextStep;
+use crate::store::progress::{self, Raise};
+use crate::task::Stopped;
+use crate::telemetry::Stage;
+
+/// Wait while the database is away.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Positions to write, with the assignments that they are for.
+pub type Positions = Vec<(AssignmentId, Raise)>;
+
+/// One keeper.
+pub struct Keeper {
+    pub shared: Arc<Shared>,
+    pub session: Session,
+    pub positions: mpsc::UnboundedReceiver<Positions>,
+    pub pipeline: mpsc::UnboundedSender<Message>,
+}
+
+impl Keeper {
+    /// Writes until the pipeline is gone. The pipeline asks for one write at a time.
+    ///
+    /// # Errors
+    /// When a person must act: the schema is wrong.
+    pub async fn run(mut self) -> Result<(), Stopped> {
+        while let Some(positions) = self.positions.recv().await {
+            let begun = clock::now();
+            self.write(&positions).await?;
+            self.shared.metrics.stage(Stage::Progress, clock::since(begun));
+            drop(self.pipeline.send(Message::Kept(positions)));
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, positions: &Positions) -> Result<(), Stopped> {
+        let raises: Vec<Raise> = positions.iter().map(|(_, raise)| raise.clone()).collect();
+        let group = self.shared.connector.source.group.to_string();
+        let cluster_id = self.shared.cluster_id.clone();
+        loop {
+            let written = match self.session.connection().await {
+                Ok(connection) => progress::raise(connection, &group, &cluster_id, &raises).await,
+                Err(error) => Err(error),
+            };
+            let Err(error) = written else { return Ok(()) };
+            self.session.failed(&error).await;
+            match error.next_step() {
+                NextStep::Again => {}
+                NextStep::Wait => tokio::time::sleep(super::jittered(WAIT)).await,
+                NextStep::Bisect | NextStep::Halt => return Err(Stopped(super::chain(&error))),
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The worker: where Kafka, the database and the providers meet.
+//!
+//! One [`run`] a connector. Its pipeline is one loop, fed by one closed enum; every other part owns
+//! one connection and does one thing:
+//!
+//! - [`pipeline`]: takes records, spreads them over writers, tracks offsets, drains partitions
+//! - [`item`]: decodes and identifies a record
+//! - [`writer`]: the batch transaction
+//! - [`call`], [`lane`]: one call of a provider; slots, rates and halts of one effect
+//! - [`settler`]: outcomes on record, next effects claimed
+//! - [`sweeper`]: due effects, claims of the dead, own lost claims, retention
+//! - [`start`], [`keeper`], [`waiting`]: where partitions begin, how far they are, what they wait for
+//! - [`lease`], [`claims`]: the right to send
+//! - [`late`], [`headers`]: requests rendered from results; headers as bytes
+
+pub mod call;
+pub mod claims;
+pub mod headers;
+pub mod item;
+pub mod keeper;
+pub mod lane;
+pub mod late;
+pub mod lease;
+pub mod pipeline;
+mod run;
+pub mod settler;
+pub mod start;
+pub mod sweeper;
+pub mod waiting;
+pub mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_core::connector::Connector;
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use oncely_core::progress::Hold;
+use rand::Rng as _;
+use tokio::sync::Notify;
+
+pub use self::run::{Parts, RunError, run};
+use self::claims::Held;
+use self::keeper::Positions;
+use self::lane::Lane;
+use self::start::Started;
+use self::writer::Report;
+use crate::config;
+use crate::store::settle::LaneLock;
+use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};
+
+/// What all parts of one connector's worker know.
+#[derive(Debug)]
+pub struct Shared {
+    pub connector: Arc<Connector>,
+    pub connector_id: i32,
+    pub cluster_id: String,
+    /// By the index of the rule; `None` for effects that are no calls.
+    pub lanes: Vec<Option<Arc<Lane>>>,
+    pub timing: config::Worker,
+    pub metrics: ConnectorMetrics,
+    pub process_metrics: Metrics,
+    /// Wakes the comparison of claims: one may have been lost sight of.
+    pub adopt: Notify,
+}
+
+impl Shared {
+    pub fn lane(&self, rule: usize) -> Option<&Arc<Lane>> {
+        self.lanes.get(rule).and_then(Option::as_ref)
+    }
+
+    pub fn lane_lock(&self) -> LaneLock {
+        if self.connector.state.is_some() { LaneLock::Entity } else { LaneLock::Inbox }
+    }
+
+    /// A business id as logs may show it.
+    pub fn shown<'a>(&self, tenant: &'a str, id: &'a str) -> BusinessId<'a> {
+        BusinessId::new(tenant, id)
+    }
+}
+
+/// What the parts tell the pipeline.
+#[derive(Debug)]
+pub enum Message {
+    Started(Vec<Started>),
+    Written { writer: usize, report: Report },
+    /// Claims to be sent.
+    Claimed(Vec<Held>),
+    /// Effects that hold no offset back any more.
+    LetGo(Vec<Key>),
+    /// Positions that are durable and may be committed.
+    Kept(Positions),
+}
+
+/// Whether an effect holds its record's offset back.
+pub const fn hold_of(status: Status, behind_held: bool) -> Hold {
+    match status {
+        Status::Done | Status::Rejected | Status::Skipped | Status::Held => Hold::LetsGo,
+        Status::Waiting | Status::Claimed | Status::Unknown => {
+            if behind_held {
+                Hold::LetsGo
+            } else {
+                Hold::Open
+            }
+        }
+    }
+}
+
+/// An error with all its causes, for one log line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Uniform, for jitter.
+fn draw() -> u32 {
+    rand::rng().random()
+}
+
+/// Half to all of `wait`, so that replicas do not come back together.
+fn jittered(wait: Duration) -> Duration {
+    let half = wait.checked_div(2).unwrap_or_default();
+    let millis = u64::try_from(half.as_millis()).unwrap_or(0);
+    half.saturating_add(Duration::from_millis(rand::rng().random_range(0..=millis)))
+}

@@ -1,0 +1,343 @@
+//! Puts the parts of one connector's worker together and runs them to a clean end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_connectors::effect::egress::Egress;
+use oncely_connectors::effect::performer::{Performer, PerformerError};
+use oncely_connectors::secret::SecretSource;
+use oncely_core::connector::{Connector, EffectBody, GroupProtocol};
+use oncely_core::key::Key;
+use oncely_core::progress::Hold;
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::claims::Claims;
+use super::keeper::Keeper;
+use super::lane::Lane;
+use super::lease::Lease;
+use super::pipeline::{Closed, Ends, Pipeline};
+use super::settler::Settler;
+use super::start::Starter;
+use super::sweeper::Sweeper;
+use super::writer::Writer;
+use super::{Message, Shared, chain, hold_of, jittered};
+use crate::clock;
+use crate::config::Settings;
+use crate::http::Health;
+use crate::kafka::{
+    Admin, Assignor, ClientSettings, ConsumerHandle, ConsumerSettings, GroupProtocol as Protocol,
+    KafkaError, SettingsError,
+};
+use crate::store::{self, Session, StoreError, batch};
+use crate::task::{Stopped, Vital};
+use crate::telemetry::{ConnectorShape, Metrics};
+
+/// Wait while Kafka or the database is away at the start.
+const WAIT: Duration = Duration::from_millis(500);
+
+/// What a connector's worker is made from; all but the connector is the process's.
+#[derive(Clone)]
+pub struct Parts {
+    pub connector: Arc<Connector>,
+    pub settings: Settings,
+    pub secrets: Arc<dyn SecretSource>,
+    pub egress: Egress,
+    pub metrics: Metrics,
+    pub health: Health,
+    pub lease: Lease,
+    pub claims: Claims,
+    pub vital: Vital,
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Why a connector cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("effect `{effect}` of connector `{connector}`")]
+    Effect { connector: Box<str>, effect: Box<str>, source: PerformerError },
+    #[error("the kafka client of connector `{connector}` refuses its settings")]
+    Kafka { connector: Box<str>, source: KafkaError },
+    #[error("the kafka settings")]
+    Settings(#[from] SettingsError),
+    #[error("the database url")]
+    Database(#[source] sqlx::Error),
+    #[error("connector `{connector}`")]
+    Store { connector: Box<str>, source: StoreError },
+    #[error("connector `{connector}`: the kafka client failed for good: {cause}")]
+    Fatal { connector: Box<str>, cause: String },
+    #[error(
+        "connector `{connector}`: topic `{topic}` keeps its records for {topic_days} days, longer \
+         than `retention.dedupe` ({dedupe_days} days): a record that is read again after that would \
+         run again; raise retention.dedupe to at least {topic_days}d"
+    )]
+    Retention { connector: Box<str>, topic: Box<str>, topic_days: u64, dedupe_days: u64 },
+}
+
+/// Runs a connector until it is told to stop.
+///
+/// # Errors
+/// [`RunError`] names what is to be put right. Kafka or the database being away is no error.
+pub async fn run(parts: Parts) -> Result<(), RunError> {
+    let name = parts.connector.name.clone();
+    let url = parts.settings.database.url();
+    let database = store::Settings::parse(url).map_err(RunError::Database)?;
+    let session = |task: &str| Session::new(database.clone(), format!("{name} {task}"));
+    let lanes = lanes(&parts)?;
+    let client = client(&parts.settings)?;
+    let kafka_error = |source| RunError::Kafka { connector: name.clone(), source };
+    let admin = Admin::new(&client, &parts.connector.source.group).map_err(kafka_error)?;
+    let Some((connector_id, cluster_id)) = register(&parts, &admin, session("start")).await? else {
+        return Ok(());
+    };
+    check_retention(&parts.connector, &admin).await?;
+    let shared = Arc::new(Shared {
+        connector: Arc::clone(&parts.connector),
+        connector_id,
+        cluster_id,
+        lanes,
+        timing: parts.settings.worker,
+        metrics: parts.metrics.connector(&ConnectorShape::of(&parts.connector)),
+        process_metrics: parts.metrics.clone(),
+        adopt: Notify::new(),
+    });
+    let settings = consumer(&parts, client);
+    let consumer = ConsumerHandle::spawn(&settings).map_err(kafka_error)?;
+    let ends = start_parts(&parts, &shared, admin, &session);
+    let (lease, health) = (parts.lease.clone(), parts.health.clone());
+    let pipeline = Pipeline::new(Arc::clone(&shared), lease, health, consumer, ends);
+    let closed = pipeline.run(parts.stop.clone()).await;
+    drain_calls(&shared, parts.settings.worker.shutdown_grace).await;
+    match closed {
+        Closed::Clean => Ok(()),
+        Closed::Fatal(cause) => Err(RunError::Fatal { connector: name, cause }),
+    }
+}
+
+/// One lane for each effect that is a call.
+fn lanes(parts: &Parts) -> Result<Vec<Option<Arc<Lane>>>, RunError> {
+    let lane = |(index, rule): (usize, &oncely_core::connector::EffectRule)| match &rule.body {
+        EffectBody::Ledger(_) => Ok(None),
+        EffectBody::Call(call) => {
+            let performer = Performer::new(call, &*parts.secrets, &parts.egress);
+            let performer = performer.map_err(|source| RunError::Effect {
+                connector: parts.connector.name.clone(),
+                effect: rule.id.clone(),
+                source,
+            })?;
+            Ok(Some(Arc::new(Lane::new(index, &rule.id, call, performer))))
+        }
+    };
+    parts.connector.effects.iter().enumerate().map(lane).collect()
+}
+
+fn client(settings: &Settings) -> Result<ClientSettings, SettingsError> {
+    ClientSettings::parse(settings.kafka.brokers(), settings.kafka.properties())
+}
+
+fn consumer(parts: &Parts, client: ClientSettings) -> ConsumerSettings {
+    let source = &parts.connector.source;
+    let topics = source.topics.iter().map(|topic| topic.to_string()).collect();
+    let mut settings = ConsumerSettings::new(client, &source.group, topics);
+    let kafka = &parts.settings.kafka;
+    settings.protocol = match source.protocol {
+        GroupProtocol::Consumer => Protocol::Consumer,
+        GroupProtocol::Classic => Protocol::Classic {
+            assignor: if kafka.range_assignor { Assignor::Range } else { Assignor::CooperativeSticky },
+            session_timeout: kafka.session_timeout,
+            heartbeat: kafka.heartbeat,
+        },
+    };
+    settings.instance_id.clone_from(&kafka.instance_id);
+    settings.drain_max = parts.settings.worker.drain;
+    settings
+}
+
+/// Registers the connector and learns the cluster's id; `None` when told to stop meanwhile.
+async fn register(
+    parts: &Parts,
+    admin: &Admin,
+    mut session: Session,
+) -> Result<Option<(i32, String)>, RunError> {
+    let mut stop = parts.stop.clone();
+    let cluster_id = loop {
+        match admin.cluster_id().await {
+            Ok(id) => break id,
+            Err(error) => tracing::warn!(cause = %chain(&error), "waiting for kafka"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(jittered(WAIT)) => {}
+            _ = stop.wait_for(|stop| *stop) => return Ok(None),
+        }
+    };
+    loop {
+        let registered = match session.connection().await {
+            Ok(connection) => batch::register_connector(connection, &parts.connector).await,
+            Err(error) => Err(error),
+        };
+        match registered {
+            Ok(id) => return Ok(Some((id, cluster_id))),
+            Err(source @ StoreError::Refused { .. }) => {
+                let connector = parts.connector.name.clone();
+                return Err(RunError::Store { connector, source });
+            }
+            Err(error) => {
+                tracing::warn!(cause = %chain(&error), "waiting for the database");
+                session.failed(&error).await;
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(jittered(WAIT)) => {}
+            _ = stop.wait_for(|stop| *stop) => return Ok(None),
+        }
+    }
+}
+
+/// Refuses a memory that is shorter than what can come again.
+async fn check_retention(connector: &Connector, admin: &Admin) -> Result<(), RunError> {
+    const DAY_MS: u64 = 86_400_000;
+    for topic in &connector.source.topics {
+        let kept = match admin.retention(topic).await {
+            Ok(Some(kept)) => kept,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::warn!(%topic, cause = %chain(&error), "topic retention is not known");
+                continue;
+            }
+        };
+        let Some(topic_ms) = kept.retention_ms.filter(|_| !kept.compacted) else {
+            tracing::warn!(
+                %topic,
+                "topic keeps records for ever, so dedupe retention bounds the promise"
+            );
+            continue;
+        };
+        let dedupe_ms = connector.retention.dedupe_ms;
+        if topic_ms > dedupe_ms {
+            return Err(RunError::Retention {
+                connector: connector.name.clone(),
+                topic: topic.clone(),
+                topic_days: topic_ms.div_ceil(DAY_MS),
+                dedupe_days: dedupe_ms / DAY_MS,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Starts everything that the pipeline talks to.
+fn start_parts(
+    parts: &Parts,
+    shared: &Arc<Shared>,
+    admin: Admin,
+    session: &dyn Fn(&str) -> Session,
+) -> Ends {
+    let (pipeline, messages) = mpsc::unbounded_channel();
+    let (starter, assigned) = mpsc::unbounded_channel();
+    let (keeper, positions) = mpsc::unbounded_channel();
+    let (ended, outcomes) = mpsc::unbounded_channel();
+    let (asker, questions) = mpsc::unbounded_channel();
+    let (lease, claims) = (parts.lease.clone(), parts.claims.clone());
+    let vital = &parts.vital;
+    let mut writers = Vec::new();
+    for index in 0..usize::try_from(parts.settings.worker.writers).unwrap_or(1).max(1) {
+        // One batch at work and none waiting: the queue stays where its order is known.
+        let (jobs, work) = mpsc::channel(1);
+        writers.push(jobs);
+        let writer = Writer {
+            shared: Arc::clone(shared),
+            session: session(&format!("writer {index}")),
+            lease: lease.clone(),
+            claims: claims.clone(),
+        };
+        vital.spawn("writer", write(writer, index, work, pipeline.clone()));
+    }
+    let shared = || Arc::clone(shared);
+    let settler = Settler {
+        shared: shared(),
+        session: session("settler"),
+        lease: lease.clone(),
+        claims: claims.clone(),
+        ended: outcomes,
+        pipeline: pipeline.clone(),
+    };
+    vital.spawn("settler", settler.run());
+    let keeper_part = Keeper {
+        shared: shared(),
+        session: session("keeper"),
+        positions,
+        pipeline: pipeline.clone(),
+    };
+    vital.spawn("keeper", keeper_part.run());
+    let starter_part = Starter {
+        shared: shared(),
+        session: session("starter"),
+        admin,
+        assigned,
+        pipeline: pipeline.clone(),
+    };
+    vital.spawn("starter", starter_part.run());
+    let sweeper = Sweeper {
+        shared: shared(),
+        session: session("sweeper"),
+        lease,
+        claims,
+        pipeline: pipeline.clone(),
+        health: parts.health.clone(),
+        stop: parts.stop.clone(),
+    };
+    vital.spawn("sweeper", sweeper.run());
+    vital.spawn("asker", ask(session("asker"), questions, pipeline));
+    Ends { messages, starter, keeper, ended, asker, writers }
+}
+
+async fn write(
+    mut writer: Writer,
+    index: usize,
+    mut work: mpsc::Receiver<Vec<super::item::Item>>,
+    pipeline: mpsc::UnboundedSender<Message>,
+) -> Result<(), Stopped> {
+    while let Some(items) = work.recv().await {
+        let report = writer.write(items).await?;
+        drop(pipeline.send(Message::Written { writer: index, report }));
+    }
+    Ok(())
+}
+
+/// Notices effects that others settle: another process, a person, retention.
+async fn ask(
+    mut session: Session,
+    mut questions: mpsc::UnboundedReceiver<Vec<Key>>,
+    pipeline: mpsc::UnboundedSender<Message>,
+) -> Result<(), Stopped> {
+    while let Some(keys) = questions.recv().await {
+        let statuses = match session.connection().await {
+            Ok(connection) => batch::effect_statuses(connection, &keys).await,
+            Err(error) => Err(error),
+        };
+        match statuses {
+            Ok(statuses) => {
+                let lets_go = |key: &Key| {
+                    statuses
+                        .get(key)
+                        .is_none_or(|(status, held)| hold_of(*status, *held) == Hold::LetsGo)
+                };
+                let gone = keys.into_iter().filter(lets_go).collect();
+                drop(pipeline.send(Message::LetGo(gone)));
+            }
+            // The question comes again in a second.
+            Err(error) => session.failed(&error).await,
+        }
+    }
+    Ok(())
+}
+
+/// Waits for calls in flight and for their outcomes to be on record, within the grace.
+async fn drain_calls(shared: &Shared, grace: Duration) {
+    let begun = clock::now();
+    let in_use = || shared.lanes.iter().flatten().map(|lane| lane.in_use()).max().unwrap_or(0);
+    while in_use() > 0 && clock::since(begun) < grace {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Slots are free when outcomes are taken up; the settler writes them before it takes more.
+    tokio::time::sleep(Duration::ZERO).await;
+}

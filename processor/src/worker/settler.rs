@@ -1,0 +1,370 @@
+//! Settles outcomes in batches, and claims the next effects in the same transaction.
+//!
+//! Keeps every answer until it is on record, however long the database is away. A stale owner changes
+//! no claim, but what it saw is evidence, and a success settles the effect whoever holds it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_core::effect::next::{Next, next_step};
+use oncely_core::effect::outcome::{Outcome, OutcomeClass};
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use oncely_core::render::json;
+use oncely_core::value::Value;
+use sqlx::PgConnection;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::call::{Ended, How};
+use super::claims::{Claims, Held};
+use super::lease::Lease;
+use super::{Message, Shared};
+use crate::clock;
+use crate::store::claim;
+use crate::store::error::NextStep;
+use crate::store::settle::{self, LaneLock, Settlement};
+use crate::store::{Session, StoreError};
+use crate::task::Stopped;
+use crate::telemetry::{Finished, Stage};
+
+/// Outcomes that one transaction records at most.
+const SETTLED_MAX: usize = 500;
+/// Wait while the database is away.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// One settler.
+pub struct Settler {
+    pub shared: Arc<Shared>,
+    pub session: Session,
+    pub lease: Lease,
+    pub claims: Claims,
+    pub ended: mpsc::UnboundedReceiver<Ended>,
+    pub pipeline: mpsc::UnboundedSender<Message>,
+}
+
+/// What one transaction did.
+#[derive(Default)]
+struct Report {
+    /// Final effects, and held ones: they let offsets go.
+    let_go: Vec<Key>,
+    claimed: Vec<Held>,
+}
+
+impl Settler {
+    /// Settles until every sender of outcomes is gone.
+    ///
+    /// # Errors
+    /// When a person must act: the schema is wrong.
+    pub async fn run(mut self) -> Result<(), Stopped> {
+        let mut ended = Vec::new();
+        while self.ended.recv_many(&mut ended, SETTLED_MAX).await > 0 {
+            let batch: Vec<Prepared> =
+                ended.drain(..).map(|ended| prepare(&self.shared, ended)).collect();
+            self.settle(&batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, batch: &[Prepared]) -> Result<(), Stopped> {
+        let begun = clock::now();
+        // The slots of settled calls are free; what is claimed next takes them.
+        for prepared in batch {
+            if let Some(lane) = self.shared.lane(prepared.held.rule) {
+                lane.release(1);
+            }
+        }
+        loop {
+            let making = self.claims.making().await;
+            let error = match self.attempt(batch).await {
+                Ok(report) => {
+                    for prepared in batch {
+                        self.claims.remove(prepared.held.claim.key, prepared.held.claim.fence);
+                    }
+                    report.claimed.iter().for_each(|held| self.claims.add(held));
+                    drop(making);
+                    self.shared.metrics.stage(Stage::Settle, clock::since(begun));
+                    batch.iter().for_each(|prepared| count(&self.shared, prepared));
+                    // The pipeline ends after the settler; nobody listens only when all is over.
+                    drop(self.pipeline.send(Message::LetGo(report.let_go)));
+                    drop(self.pipeline.send(Message::Claimed(report.claimed)));
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            drop(making);
+            self.session.failed(&error).await;
+            match error.next_step() {
+                NextStep::Again => {}
+                NextStep::Wait => {
+                    self.shared.adopt.notify_one();
+                    let cause = super::chain(&error);
+                    tracing::warn!(%cause, outcomes = batch.len(), "outcomes wait for the database");
+                    tokio::time::sleep(super::jittered(WAIT)).await;
+                }
+                NextStep::Bisect | NextStep::Halt => return Err(Stopped(super::chain(&error))),
+            }
+        }
+    }
+
+    async fn attempt(&mut self, batch: &[Prepared]) -> Result<Report, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let worker = self.lease.worker();
+        let mut report = Report::default();
+        let mut tx = self.session.begin().await?;
+        let lanes = settle_lanes(batch);
+        let lock = shared.lane_lock();
+        if !lanes.is_empty() {
+            settle::lock_lanes(&mut tx, lock, &lanes).await?;
+        }
+        let mut by_worker: BTreeMap<Uuid, Vec<&Prepared>> = BTreeMap::new();
+        for prepared in batch {
+            by_worker.entry(prepared.held.worker).or_default().push(prepared);
+        }
+        for (owner, prepared) in by_worker {
+            settle_owned(&mut tx, owner, &prepared, &mut report).await?;
+        }
+        if !lanes.is_empty() {
+            report.let_go.extend(settle::wake(&mut tx, &lanes).await?);
+        }
+        let slots = Slots::of(&shared);
+        for (index, lane) in shared.lanes.iter().enumerate() {
+            let Some(lane) = lane.as_ref().filter(|lane| lane.has_backlog()) else { continue };
+            let free = slots.reserve(index);
+            if free == 0 {
+                continue;
+            }
+            let claimed =
+                claim::claim_due(&mut tx, worker, shared.connector_id, &lane.name, free).await?;
+            lane.set_backlog(claimed.len() == free);
+            slots.used(index, claimed.len());
+            let held = |claim| Held { worker, rule: index, claim, unrenderable: None };
+            report.claimed.extend(claimed.into_iter().map(held));
+        }
+        super::late::render_missing(&mut tx, &shared.connector, &mut report.claimed).await?;
+        tx.commit().await?;
+        slots.keep();
+        Ok(report)
+    }
+}
+
+/// Lanes in which something becomes final: what waits behind it may go.
+fn settle_lanes(batch: &[Prepared]) -> Vec<Key> {
+    let mut lanes: Vec<Key> = batch
+        .iter()
+        .filter(|prepared| prepared.settlement.as_ref().is_some_and(|s| s.status.is_final()))
+        .map(|prepared| prepared.held.claim.lane)
+        .collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+async fn settle_owned(
+    tx: &mut PgConnection,
+    owner: Uuid,
+    prepared: &[&Prepared],
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    let unsent: Vec<(Key, i64)> = prepared
+        .iter()
+        .filter(|prepared| prepared.settlement.is_none())
+        .map(|prepared| (prepared.held.claim.key, prepared.held.claim.fence))
+        .collect();
+    if !unsent.is_empty() {
+        claim::give_back(tx, owner, &unsent).await?;
+    }
+    let outcomes: Vec<Settlement> =
+        prepared.iter().filter_map(|prepared| prepared.settlement.clone()).collect();
+    if outcomes.is_empty() {
+        return Ok(());
+    }
+    let mine = settle::settle(tx, owner, &outcomes).await?;
+    let (own, foreign): (Vec<_>, Vec<_>) =
+        outcomes.iter().partition(|outcome| mine.contains(&outcome.key));
+    // A redo after a lost answer to COMMIT finds its own work.
+    let redone = if foreign.is_empty() { Vec::new() } else { settle::done_by(tx, &foreign).await? };
+    let stale: Vec<&Settlement> =
+        foreign.into_iter().filter(|outcome| !redone.contains(&outcome.key)).collect();
+    let mut attempts: Vec<(&Settlement, bool)> =
+        own.iter().filter(|outcome| outcome.on_record).map(|outcome| (*outcome, false)).collect();
+    attempts.extend(stale.iter().filter(|outcome| outcome.tries > 0).map(|outcome| (*outcome, true)));
+    if !attempts.is_empty() {
+        settle::record_attempts(tx, owner, &attempts).await?;
+    }
+    let successes: Vec<&Settlement> =
+        stale.into_iter().filter(|outcome| outcome.class == OutcomeClass::Done).collect();
+    if !successes.is_empty() {
+        report.let_go.extend(settle::settle_by_evidence(tx, &successes).await?);
+    }
+    let rejected: Vec<Key> =
+        own.iter().filter(|s| s.status == Status::Rejected).map(|s| s.key).collect();
+    if !rejected.is_empty() {
+        settle::park_rejected(tx, &rejected).await?;
+    }
+    let lets_go = |status: Status| status.is_final() || status == Status::Held;
+    report.let_go.extend(own.iter().filter(|s| lets_go(s.status)).map(|s| s.key));
+    let again = outcomes.iter().filter(|s| redone.contains(&s.key) && lets_go(s.status));
+    report.let_go.extend(again.map(|s| s.key));
+    Ok(())
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Slots reserved for the claims of one transaction; what is not kept goes back.
+struct Slots<'a> {
+    shared: &'a Shared,
+    reserved: std::sync::Mutex<BTreeMap<usize, usize>>,
+}
+
+impl<'a> Slots<'a> {
+    const fn of(shared: &'a Shared) -> Self {
+        Self { shared, reserved: std::sync::Mutex::new(BTreeMap::new()) }
+    }
+
+    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.reserved.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn reserve(&self, rule: usize) -> usize {
+        let Some(lane) = self.shared.lane(rule) else { return 0 };
+        let free = lane.reserve(SETTLED_MAX);
+        self.map().insert(rule, free);
+        free
+    }
+
+    /// Gives back what was reserved beyond `used`.
+    fn used(&self, rule: usize, used: usize) {
+        let reserved = self.map().insert(rule, used).unwrap_or(0);
+        if let Some(lane) = self.shared.lane(rule) {
+            lane.release(reserved.saturating_sub(used));
+        }
+    }
+
+    fn keep(self) {
+        self.map().clear();
+    }
+}
+
+impl Drop for Slots<'_> {
+    fn drop(&mut self) {
+        for (rule, slots) in std::mem::take(&mut *self.map()) {
+            if let Some(lane) = self.shared.lane(rule) {
+                lane.release(slots);
+            }
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// An outcome with what follows from it.
+struct Prepared {
+    held: Held,
+    took: Duration,
+    class: Option<OutcomeClass>,
+    /// `None`: never sent, the claim goes back.
+    settlement: Option<Settlement>,
+}
+
+fn prepare(shared: &Shared, ended: Ended) -> Prepared {
+    let Ended { held, how, took } = ended;
+    let Some(lane) = shared.lane(held.rule) else {
+        return Prepared { held, took, class: None, settlement: None };
+    };
+    let since = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let history = held.claim.history.after_attempt(since);
+    let blank = |status| Settlement {
+        key: held.claim.key,
+        fence: held.claim.fence,
+        lane: held.claim.lane,
+        status,
+        due_in_ms: 0,
+        status_code: None,
+        note: String::new(),
+        was_unknown: held.claim.history.was_unknown,
+        result: None,
+        class: OutcomeClass::Unknown,
+        on_record: false,
+        tries: 0,
+    };
+    let attempt = match how {
+        How::Unsent => return Prepared { held, took, class: None, settlement: None },
+        How::WindowPassed => {
+            let why = oncely_core::effect::next::Why::KeyWindowPassed;
+            let note = why.as_str().to_owned();
+            let settlement = Some(Settlement { note, ..blank(Status::Held) });
+            return Prepared { held, took, class: None, settlement };
+        }
+        How::Attempted(attempt) => attempt,
+    };
+    let class = attempt.outcome.class();
+    match class {
+        OutcomeClass::Halted => lane.halt(),
+        OutcomeClass::Done | OutcomeClass::Rejected => lane.unhalt(),
+        OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
+    }
+    let unknown = history.was_unknown || attempt.outcome == Outcome::Unknown;
+    let next = next_step(&lane.policy, &history, &attempt.outcome, super::draw());
+    let (status, due_in_ms, note, result) = match next {
+        Next::Done { result } => (Status::Done, 0, attempt.text, stored(&result)),
+        Next::Waiting { due_in_ms } => (Status::Waiting, due_in_ms, attempt.text, None),
+        Next::Unknown { due_in_ms } => (Status::Unknown, due_in_ms, attempt.text, None),
+        Next::Held { why } => {
+            (Status::Held, 0, format!("{}; {}", why.as_str(), attempt.text), None)
+        }
+        Next::Rejected => (Status::Rejected, 0, attempt.text, None),
+        Next::Halted { was_unknown } => {
+            let status = if was_unknown { Status::Unknown } else { Status::Waiting };
+            (status, oncely_core::effect::next::HALT_MS, attempt.text, None)
+        }
+    };
+    let first_success = status == Status::Done && held.claim.history.attempts == 0 && !unknown;
+    let settlement = Some(Settlement {
+        status,
+        due_in_ms,
+        status_code: attempt.status,
+        note,
+        was_unknown: unknown,
+        result,
+        class,
+        on_record: !first_success,
+        tries: 1,
+        ..blank(status)
+    });
+    Prepared { held, took, class: Some(class), settlement }
+}
+
+fn stored(result: &Value) -> Option<Vec<u8>> {
+    match result {
+        Value::Null => None,
+        result => Some(json::to_text(result).into_bytes()),
+    }
+}
+
+fn count(shared: &Shared, prepared: &Prepared) {
+    let Some(metrics) = shared.metrics.effect(prepared.held.rule) else { return };
+    if let Some(class) = prepared.class {
+        metrics.attempt(class, prepared.took);
+    }
+    let Some(settlement) = &prepared.settlement else { return };
+    match settlement.status {
+        Status::Done if settlement.class == OutcomeClass::Done => {
+            metrics.finished(Finished::Done, 1);
+        }
+        Status::Done => metrics.finished(Finished::Assumed, 1),
+        Status::Rejected => metrics.finished(Finished::Rejected, 1),
+        Status::Skipped => metrics.finished(Finished::Skipped, 1),
+        Status::Held => metrics.held(1),
+        Status::Waiting | Status::Claimed | Status::Unknown => {}
+    }
+    if matches!(settlement.status, Status::Held | Status::Rejected) {
+        let business_id =
+            shared.shown(&prepared.held.claim.tenant, &prepared.held.claim.business_id);
+        let effect = shared.lane(prepared.held.rule).map_or("", |lane| &lane.name).to_owned();
+        let status = settlement.status.as_str();
+        let status_code = settlement.status_code;
+        tracing::warn!(%business_id, effect, status, status_code, "effect needs a look");
+    }
+}

@@ -1,0 +1,274 @@
+//! Where a partition begins: resolved once, to a number, before the first fetch.
+//!
+//! From then on Postgres decides. A topic that was recreated or cut off stops with a clear state,
+//! and `oncely progress accept` takes it as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_core::connector::Start;
+use oncely_core::progress::Witness;
+use sqlx::Acquire;
+use tokio::sync::mpsc;
+
+use super::{Message, Shared};
+use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
+use crate::store::progress::{self, Row, Topic};
+use crate::store::{Session, StoreError, batch};
+
+/// Wait before asking again while Kafka or the database is away.
+const WAIT: Duration = Duration::from_millis(500);
+
+/// What was found out about an assignment.
+#[derive(Debug)]
+pub struct Started {
+    pub assigned: Assigned,
+    pub from: From,
+}
+
+#[derive(Debug)]
+pub enum From {
+    Position { position: i64, epoch: i64, witness: Option<Witness>, source: i32, topic_id: String },
+    /// Nothing is fetched until a person has looked.
+    Stopped { why: String },
+}
+
+/// Resolves starts.
+#[derive(Debug)]
+pub struct Starter {
+    pub shared: Arc<Shared>,
+    pub session: Session,
+    pub admin: Admin,
+    pub assigned: mpsc::UnboundedReceiver<Vec<Assigned>>,
+    pub pipeline: mpsc::UnboundedSender<Message>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("kafka did not answer")]
+    Kafka(#[from] KafkaError),
+    #[error("the database did not answer")]
+    Store(#[from] StoreError),
+}
+
+impl Starter {
+    /// Answers assignments until the pipeline is gone. While Kafka or the database is away, nothing
+    /// is fetched: the question waits.
+    ///
+    /// # Errors
+    /// When a person must act: the schema is wrong.
+    pub async fn run(mut self) -> Result<(), crate::task::Stopped> {
+        while let Some(assigned) = self.assigned.recv().await {
+            loop {
+                match self.resolve(&assigned).await {
+                    Ok(started) => {
+                        drop(self.pipeline.send(Message::Started(started)));
+                        break;
+                    }
+                    Err(StartError::Store(error)) => {
+                        if matches!(error, StoreError::Refused { .. }) {
+                            return Err(crate::task::Stopped(super::chain(&error)));
+                        }
+                        tracing::warn!(cause = %super::chain(&error), "start waits for the database");
+                        self.session.failed(&error).await;
+                    }
+                    Err(error @ StartError::Kafka(_)) => {
+                        tracing::warn!(cause = %super::chain(&error), "start waits for kafka");
+                    }
+                }
+                tokio::time::sleep(super::jittered(WAIT)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn resolve(&mut self, assigned: &[Assigned]) -> Result<Vec<Started>, StartError> {
+        let mut by_topic: BTreeMap<String, Vec<&Assigned>> = BTreeMap::new();
+        for assigned in assigned {
+            by_topic.entry(assigned.partition.topic.to_string()).or_default().push(assigned);
+        }
+        let names: Vec<String> = by_topic.keys().cloned().collect();
+        let mut started = Vec::new();
+        for info in self.admin.topics(&names).await? {
+            let wanted = by_topic.get(&info.name).cloned().unwrap_or_default();
+            started.extend(self.topic(&info, &wanted).await?);
+        }
+        Ok(started)
+    }
+
+    async fn topic(
+        &mut self,
+        info: &TopicInfo,
+        wanted: &[&Assigned],
+    ) -> Result<Vec<Started>, StartError> {
+        let shared = Arc::clone(&self.shared);
+        let topic = Topic {
+            group: shared.connector.source.group.to_string(),
+            cluster_id: shared.cluster_id.clone(),
+            topic: info.name.clone(),
+            topic_id: info.id.map_or_else(String::new, |id| id.to_string()),
+        };
+        let connection = self.session.connection().await?;
+        let (id, cluster_id) = (shared.connector_id, &topic.cluster_id);
+        let source =
+            batch::register_source(connection, id, cluster_id, &topic.topic_id, &topic.topic)
+                .await?;
+        let mut rows = progress::load(connection, &topic).await?;
+        let missing = |rows: &[Row], partition: i32| {
+            !rows.iter().any(|row| row.topic_id == topic.topic_id && row.partition == partition)
+        };
+        if wanted.iter().any(|assigned| missing(&rows, assigned.partition.partition)) {
+            self.create(&topic, info, &rows).await?;
+            rows = progress::load(self.session.connection().await?, &topic).await?;
+        }
+        let mut checked = Vec::new();
+        for assigned in wanted {
+            let number = assigned.partition.partition;
+            let row = rows
+                .iter()
+                .find(|row| row.topic_id == topic.topic_id && row.partition == number);
+            let Some(row) = row else { continue };
+            checked.push(((*assigned).clone(), row.clone()));
+        }
+        self.check(&topic, source, checked).await
+    }
+
+    /// Makes the rows of all partitions that have none, in one transaction.
+    async fn create(
+        &mut self,
+        topic: &Topic,
+        info: &TopicInfo,
+        rows: &[Row],
+    ) -> Result<(), StartError> {
+        let here = |row: &&Row| row.topic_id == topic.topic_id;
+        let is_new = !rows.iter().any(|row| here(&row));
+        let recreated = rows.iter().find(|row| !here(row)).filter(|_| is_new);
+        let partitions: Vec<TopicPartition> = info
+            .partitions
+            .iter()
+            .filter(|number| !rows.iter().any(|row| here(&row) && row.partition == **number))
+            .map(|number| TopicPartition::new(info.name.clone(), *number))
+            .collect();
+        let committed = if is_new && recreated.is_none() {
+            self.admin.committed(&partitions).await?
+        } else {
+            Default::default()
+        };
+        let mut starts = Vec::new();
+        for partition in &partitions {
+            let (low, high) = self.admin.watermarks(partition).await?;
+            // A partition that appears later starts at its beginning: what came before we saw it
+            // belongs to us.
+            let start = match self.shared.connector.source.start {
+                Start::Latest if is_new => high,
+                Start::Latest | Start::Earliest => low,
+            };
+            let position = committed.get(partition).copied().unwrap_or(start);
+            starts.push((partition.partition, position));
+        }
+        let why = recreated.map(|row| {
+            format!(
+                "the topic was deleted and made anew (its id was {}); run `oncely progress accept` \
+                 to take it as it is",
+                row.topic_id
+            )
+        });
+        let connection = self.session.connection().await?;
+        let mut tx = connection.begin().await.map_err(StoreError::from)?;
+        for (partition, position) in starts {
+            progress::create(&mut tx, topic, partition, position, why.as_deref()).await?;
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    async fn check(
+        &mut self,
+        topic: &Topic,
+        source: i32,
+        rows: Vec<(Assigned, Row)>,
+    ) -> Result<Vec<Started>, StartError> {
+        let witnesses: Vec<(TopicPartition, Witness)> = rows
+            .iter()
+            .filter(|(_, row)| row.stopped.is_none())
+            .filter_map(|(assigned, row)| Some((assigned.partition.clone(), row.witness?)))
+            .collect();
+        let found = if witnesses.is_empty() {
+            Default::default()
+        } else {
+            self.admin.check_witnesses(&witnesses).await?
+        };
+        let mut started = Vec::new();
+        for (assigned, row) in rows {
+            let wrong = match &row.stopped {
+                Some(why) => Some(why.clone()),
+                None => {
+                    let (low, high) = self.admin.watermarks(&assigned.partition).await?;
+                    let wrong = wrong(&row, low, high, found.get(&assigned.partition));
+                    if let Some(why) = &wrong {
+                        let connection = self.session.connection().await?;
+                        progress::stop(connection, topic, row.partition, why).await?;
+                    }
+                    wrong
+                }
+            };
+            let from = match wrong {
+                Some(why) => From::Stopped { why },
+                None => From::Position {
+                    position: row.position,
+                    epoch: row.epoch,
+                    witness: row.witness,
+                    source,
+                    topic_id: topic.topic_id.clone(),
+                },
+            };
+            started.push(Started { assigned, from });
+        }
+        Ok(started)
+    }
+}
+
+/// Why a partition cannot be read from its position, for the person who must look.
+fn wrong(row: &Row, low: i64, high: i64, witness: Option<&WitnessCheck>) -> Option<String> {
+    let position = row.position;
+    let remedy = "run `oncely progress accept` to take it as it is";
+    match witness {
+        Some(WitnessCheck::Different { .. }) => {
+            return Some(format!(
+                "another record stands before position {position} than was read there; {remedy}"
+            ));
+        }
+        Some(WitnessCheck::Shorter { high }) => {
+            return Some(format!(
+                "the partition ends at {high}, before position {position}; {remedy}"
+            ));
+        }
+        Some(WitnessCheck::Same | WitnessCheck::Gone) | None => {}
+    }
+    if high < position {
+        return Some(format!("the partition ends at {high}, before position {position}; {remedy}"));
+    }
+    (low > position).then(|| {
+        format!("records from {position} to {low} were deleted before they were read; {remedy}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(position: i64) -> Row {
+        let topic_id = String::new();
+        Row { topic_id, partition: 0, epoch: 1, position, witness: None, stopped: None }
+    }
+
+    #[test]
+    fn k9_k10_k12_a_partition_that_does_not_fit_its_position_stops() {
+        assert_eq!(wrong(&row(5), 0, 5, None), None);
+        assert_eq!(wrong(&row(5), 5, 5, Some(&WitnessCheck::Gone)), None);
+        assert!(wrong(&row(5), 0, 4, None).is_some());
+        assert!(wrong(&row(5), 6, 9, None).is_some());
+        assert!(wrong(&row(5), 0, 9, Some(&WitnessCheck::Shorter { high: 2 })).is_some());
+    }
+}

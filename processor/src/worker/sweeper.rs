@@ -1,0 +1,270 @@
+//! The sweeper, in every replica: finds what no event and no answer will bring back.
+//!
+//! Effects whose due time came, claims of dead workers, this worker's own lost claims, blocked
+//! effects whose predecessors became final out of sight, and what retention may remove. Each step is
+//! a transaction of its own, on one connection; a step that fails is tried at the next turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_core::effect::next::{Next, after_death};
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use tokio::sync::{mpsc, watch};
+
+use super::claims::{Claims, Held};
+use super::lease::Lease;
+use super::{Message, Shared};
+use crate::clock::{self, Moment};
+use crate::http::Health;
+use crate::store::claim;
+use crate::store::lease;
+use crate::store::settle;
+use crate::store::sweep::{self, Takeover};
+use crate::store::{Session, StoreError};
+use crate::task::Stopped;
+
+/// How often due effects are looked for.
+const DUE_EVERY: Duration = Duration::from_millis(200);
+/// How often the dead and the blocked are looked for.
+const SLOW_EVERY: Duration = Duration::from_secs(1);
+/// How often own claims are compared without any sign of loss.
+const ADOPT_EVERY: Duration = Duration::from_secs(10);
+/// How often retention removes a slice.
+const RETENTION_EVERY: Duration = Duration::from_secs(5);
+/// Rows that one step takes at most.
+const SLICE: i64 = 500;
+
+/// One sweeper.
+pub struct Sweeper {
+    pub shared: Arc<Shared>,
+    pub session: Session,
+    pub lease: Lease,
+    pub claims: Claims,
+    pub pipeline: mpsc::UnboundedSender<Message>,
+    pub health: Health,
+    pub stop: watch::Receiver<bool>,
+}
+
+impl Sweeper {
+    /// Sweeps until it is told to stop.
+    ///
+    /// # Errors
+    /// When a person must act: the schema is wrong.
+    pub async fn run(mut self) -> Result<(), Stopped> {
+        let name = format!("sweeper {}", self.shared.connector.name);
+        let tick = self.health.watch(name, Duration::from_secs(120));
+        let mut due = clock::every(DUE_EVERY);
+        let mut slow_last: Option<Moment> = None;
+        let mut adopt_last: Option<Moment> = None;
+        let mut retention_last: Option<Moment> = None;
+        let mut stop = self.stop.clone();
+        loop {
+            let shared = Arc::clone(&self.shared);
+            let mut adopt = false;
+            tokio::select! {
+                _ = due.tick() => {}
+                () = shared.adopt.notified() => adopt = true,
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            }
+            tick.tick();
+            if !self.lease.may_send(self.lease.worker()) {
+                continue;
+            }
+            let mut swept = self.claim_due().await;
+            if swept.is_ok() && (adopt || passed(&mut adopt_last, ADOPT_EVERY)) {
+                swept = self.adopt().await;
+            }
+            if swept.is_ok() && passed(&mut slow_last, SLOW_EVERY) {
+                swept = self.slow().await;
+            }
+            if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
+                swept = self.retention().await;
+            }
+            if let Err(error) = swept {
+                if matches!(error, StoreError::Refused { .. }) {
+                    return Err(Stopped(super::chain(&error)));
+                }
+                tracing::warn!(cause = %super::chain(&error), "sweep failed");
+                self.session.failed(&error).await;
+                if adopt {
+                    self.shared.adopt.notify_one();
+                }
+                tokio::time::sleep(super::jittered(DUE_EVERY)).await;
+            }
+        }
+    }
+
+    /// Claims effects whose time has come, as far as slots are free.
+    async fn claim_due(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        for (index, lane) in shared.lanes.iter().enumerate() {
+            let Some(lane) = lane else { continue };
+            let free = lane.reserve(usize::try_from(SLICE).unwrap_or(0));
+            if free == 0 {
+                continue;
+            }
+            let making = self.claims.making().await;
+            let claimed = self.claim_lane(index, &lane.name, free).await;
+            let used = claimed.as_ref().map_or(0, Vec::len);
+            lane.release(free.saturating_sub(used));
+            match claimed {
+                Ok(held) => {
+                    lane.set_backlog(used == free);
+                    held.iter().for_each(|held| self.claims.add(held));
+                    drop(making);
+                    drop(self.pipeline.send(Message::Claimed(held)));
+                }
+                Err(error) => {
+                    self.shared.adopt.notify_one();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim_lane(
+        &mut self,
+        rule: usize,
+        name: &str,
+        free: usize,
+    ) -> Result<Vec<Held>, StoreError> {
+        let worker = self.lease.worker();
+        let shared = Arc::clone(&self.shared);
+        let mut tx = self.session.begin().await?;
+        let claims =
+            claim::claim_due(&mut tx, worker, shared.connector_id, name, free).await?;
+        let held = |claim| Held { worker, rule, claim, unrenderable: None };
+        let mut held: Vec<Held> = claims.into_iter().map(held).collect();
+        super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
+        tx.commit().await?;
+        Ok(held)
+    }
+
+    /// Takes up claims of this worker that it has lost sight of. They were never started here: a
+    /// started one stays listed until it is settled.
+    async fn adopt(&mut self) -> Result<(), StoreError> {
+        let worker = self.lease.worker();
+        let shared = Arc::clone(&self.shared);
+        let still = self.claims.settled().await;
+        let connection = self.session.connection().await?;
+        let claimed = claim::claimed_by(connection, worker).await?;
+        let mut held = Vec::new();
+        for (connector_id, name, claim) in claimed {
+            if connector_id != shared.connector_id || self.claims.has(claim.key, claim.fence) {
+                continue;
+            }
+            let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
+            let Some(lane) = lane else { continue };
+            lane.adopt(1);
+            held.push(Held { worker, rule: lane.rule, claim, unrenderable: None });
+        }
+        held.iter().for_each(|held| self.claims.add(held));
+        drop(still);
+        if !held.is_empty() {
+            let claims = held.len();
+            tracing::warn!(claims, "own claims adopted that had been lost sight of");
+            shared.metrics.claims_adopted(u64::try_from(claims).unwrap_or(u64::MAX));
+            drop(self.pipeline.send(Message::Claimed(held)));
+        }
+        Ok(())
+    }
+
+    async fn slow(&mut self) -> Result<(), StoreError> {
+        if self.lease.may_judge(self.shared.timing.lease) {
+            let judge = self.lease.worker();
+            let connection = self.session.connection().await?;
+            for dead in lease::declare_dead(connection, judge).await? {
+                self.shared.process_metrics.workers_declared_dead().add(1);
+                tracing::warn!(worker = %dead, "declared a worker dead");
+            }
+        }
+        self.take_over().await?;
+        self.wake_blocked().await
+    }
+
+    /// Claims of the dead become what their rules say of an unknown outcome.
+    async fn take_over(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let mut tx = self.session.begin().await?;
+        let orphans = sweep::orphans(&mut tx, &[shared.connector_id], SLICE).await?;
+        if orphans.is_empty() {
+            return Ok(tx.rollback().await?);
+        }
+        let mut takeovers = Vec::new();
+        for orphan in &orphans {
+            let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *orphan.name);
+            let Some(lane) = lane else { continue };
+            let history = orphan.recorded.after_attempt(0);
+            let (status, due_in_ms, note) =
+                match after_death(&lane.policy, &history, super::draw()) {
+                    Next::Unknown { due_in_ms } => {
+                        lane.set_backlog(true);
+                        (Status::Unknown, due_in_ms, String::new())
+                    }
+                    Next::Done { .. } => (Status::Done, 0, "counted as done".to_owned()),
+                    Next::Held { why } => (Status::Held, 0, why.as_str().to_owned()),
+                    Next::Waiting { .. } | Next::Rejected | Next::Halted { .. } => {
+                        (Status::Held, 0, "its worker died".to_owned())
+                    }
+                };
+            if let Some(metrics) = shared.metrics.effect(lane.rule) {
+                metrics.taken_over(1);
+            }
+            takeovers.push(Takeover {
+                key: orphan.key,
+                fence: orphan.fence,
+                status: status.as_str(),
+                due_in_ms,
+                note,
+            });
+        }
+        let taken = sweep::take_over(&mut tx, &takeovers).await?;
+        sweep::record_deaths(&mut tx, &orphans).await?;
+        tx.commit().await?;
+        tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
+        let let_go = |takeover: &&Takeover| takeover.status != Status::Unknown.as_str();
+        let let_go: Vec<Key> = takeovers.iter().filter(let_go).map(|t| t.key).collect();
+        drop(self.pipeline.send(Message::LetGo(let_go)));
+        Ok(())
+    }
+
+    /// Looks at the order of lanes again in which something waits for others.
+    async fn wake_blocked(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let connection = self.session.connection().await?;
+        let mut lanes = sweep::blocked_lanes(connection, shared.connector_id, SLICE).await?;
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        lanes.sort_unstable();
+        let mut tx = self.session.begin().await?;
+        settle::lock_lanes(&mut tx, shared.lane_lock(), &lanes).await?;
+        let skipped = settle::wake(&mut tx, &lanes).await?;
+        tx.commit().await?;
+        shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
+        drop(self.pipeline.send(Message::LetGo(skipped)));
+        Ok(())
+    }
+
+    async fn retention(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let kept = shared.connector.retention;
+        let id = shared.connector_id;
+        let connection = self.session.connection().await?;
+        sweep::remove_closed(connection, id, kept.dedupe_ms, SLICE).await?;
+        sweep::remove_payloads(connection, id, kept.payloads_ms, SLICE).await?;
+        sweep::remove_results(connection, id, kept.payloads_ms, SLICE).await?;
+        Ok(())
+    }
+}
+
+/// Whether `period` has passed since the last time this was true.
+fn passed(last: &mut Option<Moment>, period: Duration) -> bool {
+    let passed = last.is_none_or(|last| clock::since(last) >= period);
+    if passed {
+        *last = Some(clock::now());
+    }
+    passed
+}

@@ -1,0 +1,112 @@
+//! Records whose offsets wait for effects.
+//!
+//! A record waits for each of its open effects, and for `offset_wait` at most. Pure bookkeeping:
+//! moments come in as arguments.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use oncely_core::key::Key;
+
+use crate::clock::Moment;
+use crate::kafka::AssignmentId;
+
+/// Names a record of a live assignment.
+pub type At = (AssignmentId, i64);
+
+#[derive(Debug, Default)]
+pub struct Waiting {
+    records: BTreeMap<At, Record>,
+    by_effect: HashMap<Key, Vec<At>>,
+    deadlines: BTreeSet<(Moment, At)>,
+}
+
+#[derive(Debug)]
+struct Record {
+    open: BTreeSet<Key>,
+    deadline: Option<Moment>,
+}
+
+impl Waiting {
+    /// Notes that a record waits. `deadline`: when it is let go whatever happens; `None`: never.
+    pub fn add(&mut self, at: At, open: Vec<Key>, deadline: Option<Moment>) {
+        for key in &open {
+            self.by_effect.entry(*key).or_default().push(at);
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, at));
+        }
+        self.records.insert(at, Record { open: open.into_iter().collect(), deadline });
+    }
+
+    /// An effect holds nothing back any more; gives the records that wait for nothing else.
+    pub fn let_go(&mut self, key: Key) -> Vec<At> {
+        let waiting = self.by_effect.remove(&key).unwrap_or_default();
+        let mut gone = Vec::new();
+        for at in waiting {
+            let Some(record) = self.records.get_mut(&at) else { continue };
+            record.open.remove(&key);
+            if record.open.is_empty() {
+                self.remove(at);
+                gone.push(at);
+            }
+        }
+        gone
+    }
+
+    /// Gives the records that have waited long enough.
+    pub fn expire(&mut self, now: Moment) -> Vec<At> {
+        let mut gone = Vec::new();
+        while let Some((deadline, at)) = self.deadlines.first().copied() {
+            if deadline > now {
+                break;
+            }
+            self.remove(at);
+            gone.push(at);
+        }
+        gone
+    }
+
+    /// An assignment has ended: its records wait no more, and are not finished either.
+    pub fn forget(&mut self, assignment: AssignmentId) {
+        let ended: Vec<At> =
+            self.records.range((assignment, i64::MIN)..=(assignment, i64::MAX)).map(|(at, _)| *at).collect();
+        for at in ended {
+            self.remove(at);
+        }
+    }
+
+    /// Up to `limit` effects that records wait for, those of the oldest records first.
+    pub fn open(&self, limit: usize) -> Vec<Key> {
+        let mut keys = BTreeSet::new();
+        for record in self.records.values() {
+            if keys.len() >= limit {
+                break;
+            }
+            keys.extend(record.open.iter().copied());
+        }
+        keys.into_iter().collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Records of one assignment that wait.
+    pub fn of(&self, assignment: AssignmentId) -> usize {
+        self.records.range((assignment, i64::MIN)..=(assignment, i64::MAX)).count()
+    }
+
+    fn remove(&mut self, at: At) {
+        let Some(record) = self.records.remove(&at) else { return };
+        if let Some(deadline) = record.deadline {
+            self.deadlines.remove(&(deadline, at));
+        }
+        for key in record.open {
+            let Some(waiting) = self.by_effect.get_mut(&key) else { continue };
+            waiting.retain(|other| *other != at);
+            if waiting.is_empty() {
+                self.by_effect.remove(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! The batch transaction: load, decide, write, and only then let anything happen.
+//!
+//! A writer owns one connection and takes batches in order. It never gives a batch up: an outage is
+//! waited for, a lost race is decided again, and a row whose data the database refuses is found by
+//! halving and parked, while the rest goes through.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_core::connector::{Connector, EffectBody};
+use oncely_core::decide::{self, Decision, Ending, Input, Plan};
+use oncely_core::effect::order::Turn;
+use oncely_core::expr::Header;
+use oncely_core::key::Key;
+use oncely_core::progress::Hold;
+use sqlx::PgConnection;
+
+use super::claims::{Claims, Held};
+use super::item::{Item, What, headers, scope};
+use super::lane::Lane;
+use super::lease::Lease;
+use super::{Shared, hold_of};
+use crate::clock;
+use crate::kafka::AssignmentId;
+use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
+use crate::store::claim::{Claim, Recorded};
+use crate::store::error::NextStep;
+use crate::store::lease::Pulse;
+use crate::store::{Session, StoreError};
+use crate::task::Stopped;
+use crate::telemetry::{RedoCause, Stage};
+
+/// Wait before a batch is tried again while the database is away; doubled up to [`WAIT_MAX`].
+const WAIT_FIRST: Duration = Duration::from_millis(50);
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// Races that one batch may lose in a row before it waits a moment.
+const RACES_IN_A_ROW: u32 = 3;
+
+/// What became of one record.
+#[derive(Debug)]
+pub struct Done {
+    pub assignment: AssignmentId,
+    pub offset: i64,
+    /// Effects that still hold its offset back.
+    pub open: Vec<Key>,
+    pub age_ms: u64,
+}
+
+/// A batch that is durable.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub done: Vec<Done>,
+    pub claimed: Vec<Held>,
+}
+
+/// One writer.
+pub struct Writer {
+    pub shared: Arc<Shared>,
+    pub session: Session,
+    pub lease: Lease,
+    pub claims: Claims,
+}
+
+/// Why an attempt at a batch did not end in a commit.
+enum Undone {
+    LostRace,
+    /// Effects or ledger lines exist already, owed by other events.
+    Collided(BTreeSet<Key>),
+    /// Declared dead meanwhile: the claims would be another's.
+    Dead,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Undone {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Writer {
+    /// Writes a batch, however often it has to begin again.
+    ///
+    /// # Errors
+    /// Only when a person must act: the schema is wrong, or a parked record itself is refused.
+    pub async fn write(&mut self, items: Vec<Item>) -> Result<Report, Stopped> {
+        let mut report = Report::default();
+        let mut parts = vec![(items, None)];
+        while let Some((mut items, parked)) = parts.pop() {
+            match self.write_part(&items, parked).await? {
+                Some(part) => {
+                    report.done.extend(part.done);
+                    report.claimed.extend(part.claimed);
+                }
+                None if items.len() > 1 => {
+                    self.shared.metrics.batch_redone(RedoCause::Data);
+                    let second = items.split_off(items.len() / 2);
+                    parts.push((second, None));
+                    parts.push((items, None));
+                }
+                None if parked.is_none() => {
+                    parts.push((items, Some("the database refuses a value of this record")));
+                }
+                None => {
+                    return Err(Stopped("the database refuses even a parked record".to_owned()));
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// `None`: a row's data was refused. `parked`: the whole part is parked for that reason.
+    async fn write_part(
+        &mut self,
+        items: &[Item],
+        parked: Option<&'static str>,
+    ) -> Result<Option<Report>, Stopped> {
+        let mut wait = WAIT_FIRST;
+        let mut races: u32 = 0;
+        let mut shared_keys = BTreeSet::new();
+        loop {
+            // Held until the claims are listed, so that nobody mistakes them for lost ones.
+            let making = self.claims.making().await;
+            let undone = match self.attempt(items, parked, &shared_keys).await {
+                Ok(report) => {
+                    report.claimed.iter().for_each(|held| self.claims.add(held));
+                    drop(making);
+                    return Ok(Some(report));
+                }
+                Err(undone) => undone,
+            };
+            drop(making);
+            match undone {
+                Undone::LostRace => {
+                    self.shared.metrics.batch_redone(RedoCause::Race);
+                    races = races.saturating_add(1);
+                }
+                Undone::Collided(keys) => {
+                    self.shared.metrics.batch_redone(RedoCause::Race);
+                    shared_keys.extend(keys);
+                    continue;
+                }
+                Undone::Dead => {
+                    self.lease.valid().await;
+                    continue;
+                }
+                Undone::Failed(error) => {
+                    self.session.failed(&error).await;
+                    match error.next_step() {
+                        NextStep::Bisect => return Ok(None),
+                        NextStep::Halt => return Err(Stopped(super::chain(&error))),
+                        NextStep::Again => {
+                            self.shared.metrics.batch_redone(RedoCause::Contention);
+                            races = races.saturating_add(1);
+                        }
+                        NextStep::Wait => {
+                            self.shared.metrics.batch_redone(RedoCause::Unavailable);
+                            // The commit may have gone through: its claims would be ours unseen.
+                            self.shared.adopt.notify_one();
+                            let cause = super::chain(&error);
+                            tracing::warn!(%cause, "batch waits for the database");
+                            tokio::time::sleep(super::jittered(wait)).await;
+                            wait = wait.saturating_mul(2).min(WAIT_MAX);
+                        }
+                    }
+                }
+            }
+            if races > RACES_IN_A_ROW {
+                tokio::time::sleep(super::jittered(WAIT_FIRST)).await;
+            }
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        items: &[Item],
+        parked: Option<&'static str>,
+        shared_keys: &BTreeSet<Key>,
+    ) -> Result<Report, Undone> {
+        let worker = self.lease.worker();
+        let shared = Arc::clone(&self.shared);
+        let begun = clock::now();
+        let lined: Vec<Vec<Header<'_>>> = items.iter().map(|item| headers(&item.record)).collect();
+        let inputs = inputs(items, &lined, parked.is_some());
+        let mut tx = self.session.begin().await?;
+        let known = load(&mut tx, &shared.connector, &inputs, shared_keys).await?;
+        shared.metrics.stage(Stage::Load, clock::since(begun));
+        let begun = clock::now();
+        let events: Vec<Input<'_>> = inputs.iter().map(|(_, input)| *input).collect();
+        let plan = decide::decide(&shared.connector, &events, known);
+        shared.metrics.stage(Stage::Decide, clock::since(begun));
+        let begun = clock::now();
+        let grants = Grants::take(&shared.lanes, &plan);
+        let fences = write(&mut tx, &shared, &plan, &grants, worker, items, &inputs, parked).await?;
+        if !grants.keys.is_empty() && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
+        {
+            return Err(Undone::Dead);
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        shared.metrics.stage(Stage::Write, clock::since(begun));
+        let claimed = grants.keep(&plan, &fences, worker);
+        let statuses = duplicates(self.session.connection().await, &plan).await;
+        count(&shared, &plan, items, &inputs, parked);
+        Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
+    }
+}
+
+/// The items that are events, by their index.
+fn inputs<'a>(
+    items: &'a [Item],
+    lined: &'a [Vec<Header<'a>>],
+    all_parked: bool,
+) -> Vec<(usize, Input<'a>)> {
+    if all_parked {
+        return Vec::new();
+    }
+    let items = items.iter().zip(lined).enumerate();
+    items
+        .filter_map(|(index, (item, headers))| match &item.what {
+            What::Event { event, value } => {
+                let scope = scope(value, headers, &item.record);
+                Some((index, Input { event, scope, place: item.place }))
+            }
+            What::Unusable { .. } => None,
+        })
+        .collect()
+}
+
+async fn load(
+    tx: &mut PgConnection,
+    connector: &Connector,
+    inputs: &[(usize, Input<'_>)],
+    shared_keys: &BTreeSet<Key>,
+) -> Result<decide::Known, StoreError> {
+    let events: BTreeSet<Key> = inputs.iter().map(|(_, input)| input.event.key).collect();
+    let entities: BTreeSet<Key> = inputs
+        .iter()
+        .filter_map(|(_, input)| input.event.entity.as_ref().map(|entity| entity.key))
+        .collect();
+    let sorted = |keys: &BTreeSet<Key>| keys.iter().copied().collect::<Vec<_>>();
+    let mut known = decide::Known::default();
+    if !entities.is_empty() {
+        known.entities = batch::lock_entities(tx, &sorted(&entities)).await?;
+    }
+    if !events.is_empty() {
+        known.inbox = batch::load_inbox(tx, &sorted(&events)).await?;
+    }
+    let calls = connector.effects.iter().any(|rule| matches!(rule.body, EffectBody::Call(_)));
+    // Entities that are new to the database have no effects yet.
+    if calls && !known.entities.is_empty() {
+        let lanes: Vec<Key> = known.entities.keys().copied().collect();
+        for effect in batch::load_open(tx, &lanes).await? {
+            known.open.entry(effect.lane).or_default().push(effect);
+        }
+    }
+    if !shared_keys.is_empty() {
+        let keys = sorted(shared_keys);
+        known.effects = batch::load_effects(tx, &keys).await?;
+        known.ledger = batch::load_ledger(tx, &keys).await?;
+    }
+    Ok(known)
+}
+
+#[allow(clippy::too_many_arguments, reason = "one transaction writes them together")]
+async fn write(
+    tx: &mut PgConnection,
+    shared: &Shared,
+    plan: &Plan,
+    grants: &Grants<'_>,
+    worker: uuid::Uuid,
+    items: &[Item],
+    inputs: &[(usize, Input<'_>)],
+    parked: Option<&'static str>,
+) -> Result<BTreeMap<Key, i64>, Undone> {
+    let connector = (&*shared.connector, shared.connector_id);
+    if batch::write_entities(tx, plan).await? == Written::LostRace {
+        return Err(Undone::LostRace);
+    }
+    let mut fences = BTreeMap::new();
+    if !plan.effects.is_empty() {
+        let claimed = |key: &Key| grants.keys.contains(key);
+        let written = batch::write_effects(tx, plan, connector, worker, claimed).await?;
+        if written.len() < plan.effects.len() {
+            let written: BTreeSet<Key> = written.iter().map(|fenced| fenced.key).collect();
+            let keys = plan.effects.keys().filter(|key| !written.contains(key));
+            return Err(Undone::Collided(keys.copied().collect()));
+        }
+        fences = written.iter().filter_map(|new| Some((new.key, new.fence?))).collect();
+    }
+    if !plan.inbox.is_empty() && batch::write_inbox(tx, plan).await? == Written::LostRace {
+        return Err(Undone::LostRace);
+    }
+    if !plan.ledger.is_empty() {
+        let written: BTreeSet<Key> =
+            batch::write_ledger(tx, plan, connector).await?.into_iter().collect();
+        if written.len() < plan.ledger.len() {
+            let keys = plan.ledger.keys().filter(|key| !written.contains(key));
+            return Err(Undone::Collided(keys.copied().collect()));
+        }
+    }
+    write_records(tx, shared, plan, items, inputs, parked).await?;
+    if !plan.repeats.is_empty() {
+        batch::write_repeats(tx, plan).await?;
+    }
+    Ok(fences)
+}
+
+/// What keeps a record's bytes: payloads that are still needed, and parked records.
+async fn write_records(
+    tx: &mut PgConnection,
+    shared: &Shared,
+    plan: &Plan,
+    items: &[Item],
+    inputs: &[(usize, Input<'_>)],
+    parked: Option<&'static str>,
+) -> Result<(), StoreError> {
+    let encoded = |item: &Item| super::headers::encode(&item.record.headers);
+    let item_of = |input: usize| inputs.get(input).and_then(|(index, _)| items.get(*index));
+    let kept: Vec<_> = plan
+        .payloads
+        .iter()
+        .filter_map(|payload| item_of(payload.input).map(|item| (payload, item, encoded(item))))
+        .collect();
+    if !kept.is_empty() {
+        let rows: Vec<_> = kept
+            .iter()
+            .map(|(payload, item, headers)| PayloadRecord {
+                event: payload.event,
+                place: item.place,
+                timestamp_ms: item.record.timestamp_ms,
+                key: item.record.key.as_deref(),
+                value: item.record.value.as_deref(),
+                headers,
+                previous: payload.moved.as_ref().map(|moved| &*moved.from),
+                current: payload.moved.as_ref().map(|moved| &*moved.to),
+            })
+            .collect();
+        batch::write_payloads(tx, &rows).await?;
+    }
+    let decided = plan.parked.iter().filter_map(|new| item_of(new.input).map(|item| (item, Some(new))));
+    let unusable = items
+        .iter()
+        .filter(|item| parked.is_some() || matches!(item.what, What::Unusable { .. }))
+        .map(|item| (item, None));
+    let letters: Vec<_> =
+        decided.chain(unusable).map(|(item, new)| (item, new, encoded(item))).collect();
+    let rows: Vec<_> = letters
+        .iter()
+        .map(|(item, new, headers)| {
+            let record = parked_record(item, headers, parked);
+            match (new, &item.what) {
+                (Some(new), What::Event { event, .. }) => {
+                    ParkedRecord::decided(new, record, event)
+                }
+                (Some(_) | None, _) => record,
+            }
+        })
+        .collect();
+    if rows.is_empty() { Ok(()) } else { batch::write_parked(tx, shared.connector_id, &rows).await }
+}
+
+fn parked_record<'a>(
+    item: &'a Item,
+    headers: &'a [u8],
+    parked: Option<&'static str>,
+) -> ParkedRecord<'a> {
+    let (reason, detail) = match (&item.what, parked) {
+        (_, Some(detail)) => (REFUSED_BY_DATABASE, detail),
+        (What::Unusable { reason, detail }, None) => (*reason, &**detail),
+        (What::Event { .. }, None) => ("", ""),
+    };
+    ParkedRecord {
+        quarantine: false,
+        reason,
+        detail,
+        place: item.place,
+        timestamp_ms: item.record.timestamp_ms,
+        key: item.record.key.as_deref(),
+        value: item.record.value.as_deref(),
+        headers,
+        event: None,
+        known_fingerprint: None,
+    }
+}
+
+/// Reason of records whose data the database refused.
+pub const REFUSED_BY_DATABASE: &str = "refused_by_database";
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Slots taken for effects of the plan that are ready: these are claimed in the transaction.
+/// Dropped before [`Grants::keep`], the slots go back.
+struct Grants<'a> {
+    lanes: &'a [Option<Arc<Lane>>],
+    keys: BTreeSet<Key>,
+    slots: Vec<usize>,
+}
+
+impl<'a> Grants<'a> {
+    fn take(lanes: &'a [Option<Arc<Lane>>], plan: &Plan) -> Self {
+        let mut wanted = vec![Vec::new(); lanes.len()];
+        for (key, effect) in &plan.effects {
+            // A late request is rendered when it is claimed from the database.
+            if effect.turn == Turn::Ready && effect.request.is_some() {
+                if let Some(wanted) = wanted.get_mut(effect.rule) {
+                    wanted.push(*key);
+                }
+            } else if let Some(Some(lane)) = lanes.get(effect.rule) {
+                lane.set_backlog(true);
+            }
+        }
+        let mut keys = BTreeSet::new();
+        let mut slots = vec![0; lanes.len()];
+        for ((lane, wanted), slots) in lanes.iter().zip(wanted).zip(&mut slots) {
+            let Some(lane) = lane.as_ref().filter(|_| !wanted.is_empty()) else { continue };
+            *slots = lane.reserve(wanted.len());
+            if *slots < wanted.len() {
+                lane.set_backlog(true);
+            }
+            keys.extend(wanted.into_iter().take(*slots));
+        }
+        Self { lanes, keys, slots }
+    }
+
+    /// The transaction is durable: the claims stand, and so do their slots.
+    fn keep(
+        mut self,
+        plan: &Plan,
+        fences: &BTreeMap<Key, i64>,
+        worker: uuid::Uuid,
+    ) -> Vec<Held> {
+        self.slots.clear();
+        let held = |(key, fence): (&Key, &i64)| {
+            let effect = plan.effects.get(key)?;
+            let claim = Claim {
+                key: *key,
+                fence: *fence,
+                event: effect.event,
+                lane: effect.lane,
+                version: effect.version,
+                tenant: effect.tenant.clone(),
+                business_id: effect.business_id.clone(),
+                request: effect.request.clone(),
+                after: effect.after.clone(),
+                history: Recorded::default(),
+            };
+            Some(Held { worker, rule: effect.rule, claim, unrenderable: None })
+        };
+        fences.iter().filter_map(held).collect()
+    }
+}
+
+impl Drop for Grants<'_> {
+    fn drop(&mut self) {
+        for (lane, slots) in self.lanes.iter().zip(&self.slots) {
+            if let Some(lane) = lane {
+                lane.release(*slots);
+            }
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Which effects of known events still hold offsets back. Where the question fails, all of them do:
+/// they are asked for again with the open ones.
+async fn duplicates(
+    connection: Result<&mut PgConnection, StoreError>,
+    plan: &Plan,
+) -> BTreeMap<Key, Hold> {
+    let keys: BTreeSet<Key> = plan
+        .decisions
+        .iter()
+        .flat_map(|decision| &decision.effects)
+        .filter(|key| !plan.effects.contains_key(key))
+        .copied()
+        .collect();
+    let keys: Vec<Key> = keys.into_iter().collect();
+    let Ok(connection) = connection else { return BTreeMap::new() };
+    if keys.is_empty() {
+        return BTreeMap::new();
+    }
+    let statuses = batch::effect_statuses(connection, &keys).await.unwrap_or_default();
+    statuses.into_iter().map(|(key, (status, held))| (key, hold_of(status, held))).collect()
+}
+
+fn done(
+    items: &[Item],
+    inputs: &[(usize, Input<'_>)],
+    plan: &Plan,
+    statuses: &BTreeMap<Key, Hold>,
+) -> Vec<Done> {
+    let decided: BTreeMap<usize, &Decision> =
+        inputs.iter().map(|(index, _)| *index).zip(&plan.decisions).collect();
+    let is_open = |key: &&Key| match plan.effects.get(*key) {
+        Some(effect) => effect.turn != Turn::Skip,
+        None => statuses.get(*key) != Some(&Hold::LetsGo),
+    };
+    let open = |decision: &&Decision| -> Vec<Key> {
+        decision.effects.iter().filter(is_open).copied().collect()
+    };
+    let items = items.iter().enumerate();
+    items
+        .map(|(index, item)| {
+            let decision = decided.get(&index);
+            Done {
+                assignment: item.record.assignment,
+                offset: item.record.offset,
+                open: decision.map(open).unwrap_or_default(),
+                age_ms: decision.map_or(0, |decision| decision.age_ms),
+            }
+        })
+        .collect()
+}
+
+fn count(
+    shared: &Shared,
+    plan: &Plan,
+    items: &[Item],
+    inputs: &[(usize, Input<'_>)],
+    parked: Option<&'static str>,
+) {
+    let metrics = &shared.metrics;
+    let mut endings: BTreeMap<(Ending, &'static str), u64> = BTreeMap::new();
+    let mut add = |ending, reason| {
+        let times = endings.entry((ending, reason)).or_insert(0);
+        *times = times.saturating_add(1);
+    };
+    for decision in &plan.decisions {
+        add(decision.ending, decision.reason.map_or("", |reason| reason.as_str()));
+        if let Some(moved) = &decision.moved {
+            metrics.transition(&moved.from, &moved.to, 1);
+        }
+    }
+    for item in items {
+        match (&item.what, parked) {
+            (_, Some(_)) => add(Ending::DeadLettered, REFUSED_BY_DATABASE),
+            (What::Unusable { reason, .. }, None) => add(Ending::DeadLettered, reason),
+            (What::Event { .. }, None) => {}
+        }
+    }
+    for ((ending, reason), times) in endings {
+        metrics.ended(ending, reason, times);
+    }
+    let bytes = items.iter().map(|item| item.record.weight()).fold(0, usize::saturating_add);
+    metrics.batch(items.len(), bytes);
+    for (decision, (_, input)) in plan.decisions.iter().zip(inputs) {
+        if decision.ending == Ending::Duplicate {
+            metrics.redelivery_age(Duration::from_millis(decision.age_ms));
+        }
+        if decision.reason.is_some() {
+            let business_id = shared.shown(&input.event.tenant, &input.event.id);
+            let reason = decision.reason.map_or("", |reason| reason.as_str());
+            tracing::warn!(%business_id, reason, "record parked");
+        }
+    }
+}
