@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use rdkafka::config::RDKafkaLogLevel;
 
+mod admin;
 mod batch;
 mod commit;
 mod consumer;
@@ -27,17 +28,24 @@ mod context;
 mod error;
 mod event;
 mod flow;
+mod mock;
+mod peek;
+mod producer;
 mod record;
 mod settings;
 mod slots;
 mod stats;
 mod thread;
+mod topic_id;
 mod trouble;
 
+pub use admin::{ANSWER_MAX, Admin, TopicInfo, TopicRetention, WitnessCheck};
 pub use consumer::{ConsumerHandle, StopMode};
 pub use error::KafkaError;
 pub use event::{Assigned, DrainAnswer, Event, Events, RevokeCause, Revoked, Trouble, TroubleKind};
 pub use flow::{FlowBounds, Permit};
+pub use mock::MockBroker;
+pub use producer::{DELIVERY_MAX, Delivered, NewRecord, Producer};
 pub use record::{AssignmentId, Header, Record, RecordBatch, TopicPartition};
 pub use settings::{
     Assignor, ClientSettings, ConsumerSettings, DRAIN_DEFAULT, GroupProtocol, HEARTBEAT_DEFAULT,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use oncely_core::progress::Witness;
 
 use super::flow::Permit;
 
@@ -93,6 +94,13 @@ impl Record {
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&Header> {
         self.headers.iter().find(|header| &*header.name == name)
+    }
+
+    /// The witness of a position just above this record.
+    #[must_use]
+    pub fn witness(&self) -> Witness {
+        let (key, value) = (self.key.as_deref(), self.value.as_deref());
+        Witness::of(self.offset, self.timestamp_ms, key, value)
     }
 
     /// Bytes that this record counts for against the byte bound: key, value, headers, and a fixed

@@ -162,6 +162,17 @@ impl ClientSettings {
     }
 }
 
+impl ClientSettings {
+    /// The same without what only means something to a client that reads a topic in full.
+    pub(super) fn without_fetching(&self) -> ClientConfig {
+        let mut config = self.base();
+        for name in FETCHING.iter().map(|(name, _)| *name).chain(["fetch.message.max.bytes"]) {
+            config.remove(name);
+        }
+        config
+    }
+}
+
 fn value_refused(error: ClientError) -> SettingsError {
     if let ClientError::ClientConfig(_, reason, property, _) = error {
         return SettingsError::Value { property, reason };

@@ -1,0 +1,71 @@
+//! A worker that takes nothing for a while.
+
+use std::time::{Duration, Instant};
+
+use oncely::kafka::{ConsumerHandle, Event, FlowBounds, GroupProtocol, StopMode};
+
+use super::cluster::{BOUND, create_topic, fill, fresh};
+use super::member::settings;
+
+/// B39, K2: memory stays within its bound, polling goes on, and nothing is lost or repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn b39_a_worker_that_holds_everything_stops_the_fetching() {
+    let (topic, group) = (fresh("full"), fresh("g"));
+    create_topic(&topic, 3).await;
+    fill(&topic, 3, 6_000).await;
+    let mut settings = settings(&group, &[&topic], GroupProtocol::default());
+    settings.flow = FlowBounds { records_max: 500, bytes_max: 1 << 20 };
+    settings.batch_records_max = 200;
+    let (handle, mut events) = ConsumerHandle::spawn(&settings).unwrap();
+    let mut held = Vec::new();
+    let mut seen = 0;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        match tokio::time::timeout(Duration::from_millis(200), events.recv()).await {
+            Ok(Some(Event::Assigned(assigned))) => {
+                assigned.iter().for_each(|one| handle.start(one.assignment, 0));
+            }
+            Ok(Some(Event::Records(batch))) => {
+                seen += batch.records.len();
+                held.push(batch);
+            }
+            Ok(Some(other)) => panic!("{other:?}"),
+            Ok(None) => panic!("closed"),
+            Err(_) => {}
+        }
+        assert!(handle.in_flight().0 <= 700, "{:?}", handle.in_flight());
+    }
+    assert!((500..=700).contains(&seen), "{seen}");
+    assert_eq!(handle.counts().back_pressure, 1);
+    assert!(handle.silent_for() < Duration::from_secs(1), "polling stopped");
+    let mut next = [0_i64; 3];
+    let mut check = |batch: &oncely::kafka::RecordBatch| {
+        for record in &batch.records {
+            let next = &mut next[record.partition as usize];
+            assert_eq!(record.offset, *next, "lost or repeated");
+            *next += 1;
+            assert_eq!(record.header("trace").unwrap().value.as_deref(), Some(&b"1"[..]));
+            assert_eq!(record.header("empty").unwrap().value, None);
+            assert!(!record.headers_broken);
+        }
+    };
+    held.iter().for_each(&mut check);
+    drop(held);
+    let began = Instant::now();
+    while seen < 6_000 {
+        assert!(began.elapsed() < BOUND, "stuck at {seen}");
+        if let Ok(Some(Event::Records(batch))) =
+            tokio::time::timeout(Duration::from_millis(200), events.recv()).await
+        {
+            seen += batch.records.len();
+            check(&batch);
+        }
+    }
+    handle.stop(StopMode::Now);
+    while let Some(event) = events.recv().await {
+        if let Event::Closed { clean } = event {
+            assert!(clean);
+        }
+    }
+    assert_eq!(handle.in_flight(), (0, 0));
+}

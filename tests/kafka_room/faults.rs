@@ -1,0 +1,123 @@
+//! Offsets that are not there, brokers that are away, members that are refused.
+
+use std::time::{Duration, Instant};
+
+use oncely::kafka::{
+    ClientSettings, ConsumerHandle, ConsumerSettings, Event, GroupProtocol, StopMode,
+    TopicPartition, TroubleKind,
+};
+
+use super::cluster::{create_topic, delete_records, fill, fresh};
+use super::member::{Manners, Member, Shared, settings, until};
+
+/// K10: a partition whose position is gone stops visibly; the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn k10_a_position_out_of_range_stops_its_partition_only() {
+    let (topic, group) = (fresh("range"), fresh("g"));
+    create_topic(&topic, 3).await;
+    fill(&topic, 3, 300).await;
+    delete_records(&topic, 0, 50).await;
+    let board = Shared::default();
+    let at = |partition| TopicPartition::new(topic.as_str(), partition);
+    // Partition 0 is below what is kept, partition 1 above what there is, partition 2 is fine.
+    board.lock().unwrap().positions.extend([(at(0), 10), (at(1), 1_000), (at(2), 90)]);
+    let settings = settings(&group, &[&topic], GroupProtocol::default());
+    let member = Member::join("m", &settings, &board, Manners::default());
+    until("both stop", &board, |b| b.out_of_range.len() == 2).await;
+    until("the other goes on", &board, |b| b.delivered.len() == 10).await;
+    {
+        let mut board = board.lock().unwrap();
+        board.out_of_range.sort();
+        assert_eq!(board.out_of_range, [(at(0), 10, 50, 100), (at(1), 1_000, 0, 100)]);
+        assert!(board.delivered.iter().all(|(partition, ..)| partition.partition == 2));
+        assert_eq!(board.fatal, Vec::<String>::new());
+    }
+    assert_eq!(member.handle.counts().out_of_range, 2);
+    fill(&topic, 3, 30).await;
+    until("still going on", &board, |b| b.delivered.len() == 20).await;
+    assert_eq!(board.lock().unwrap().out_of_range.len(), 2);
+    member.leave().await;
+}
+
+/// A partition that the worker leaves stopped is never fetched.
+#[tokio::test(flavor = "multi_thread")]
+async fn k12_a_partition_that_is_left_stopped_is_not_read() {
+    let (topic, group) = (fresh("stopped"), fresh("g"));
+    create_topic(&topic, 2).await;
+    fill(&topic, 2, 100).await;
+    let settings = settings(&group, &[&topic], GroupProtocol::default());
+    let (handle, mut events) = ConsumerHandle::spawn(&settings).unwrap();
+    let mut seen = 0;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        match tokio::time::timeout(Duration::from_millis(100), events.recv()).await {
+            Ok(Some(Event::Assigned(assigned))) => {
+                for one in assigned {
+                    match one.partition.partition {
+                        0 => handle.leave_stopped(one.assignment),
+                        _ => handle.start(one.assignment, 20),
+                    }
+                }
+            }
+            Ok(Some(Event::Records(batch))) => {
+                assert!(batch.records.iter().all(|r| r.partition == 1 && r.offset >= 20));
+                seen += batch.records.len();
+            }
+            Ok(Some(other)) => panic!("{other:?}"),
+            Ok(None) => panic!("closed"),
+            Err(_) => {}
+        }
+    }
+    assert_eq!(seen, 30);
+    handle.stop(StopMode::Drain);
+    while let Some(event) = events.recv().await {
+        if let Event::Revoked(revoked) = event {
+            assert_eq!(revoked.partitions.len(), 2);
+        }
+    }
+}
+
+/// B13: no broker, no hang.
+#[tokio::test(flavor = "multi_thread")]
+async fn b13_stopping_without_a_broker_ends_in_time() {
+    let client = ClientSettings::parse("127.0.0.1:9", []).unwrap();
+    let settings = ConsumerSettings::new(client, "g", vec!["t".to_owned()]);
+    let (handle, mut events) = ConsumerHandle::spawn(&settings).unwrap();
+    let first = tokio::time::timeout(Duration::from_secs(10), events.recv()).await.unwrap();
+    let Some(Event::Trouble(trouble)) = first else { panic!("{first:?}") };
+    assert_eq!(trouble.kind, TroubleKind::Transport);
+    assert!(handle.counts().trouble_transport > 0);
+    let began = Instant::now();
+    handle.stop(StopMode::Drain);
+    while events.recv().await.is_some() {}
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+}
+
+/// K7, B12: a member whose name is taken by another one has to end its process.
+#[tokio::test(flavor = "multi_thread")]
+async fn k7_a_static_name_that_is_taken_is_fatal() {
+    let (topic, group) = (fresh("static"), fresh("g"));
+    create_topic(&topic, 1).await;
+    let board = Shared::default();
+    let mut settings = settings(&group, &[&topic], GroupProtocol::default());
+    settings.instance_id = Some("pod-0".to_owned());
+    let first = Member::join("first", &settings, &board, Manners::default());
+    until("its partition", &board, |b| super::member::count_of(b, "first") == 1).await;
+    let second = Member::join("second", &settings, &board, Manners::default());
+    until("the first is refused", &board, |b| !b.fatal.is_empty()).await;
+    until("its thread ends", &board, |b| b.closed.iter().any(|(name, _)| name == "first")).await;
+    second.leave().await;
+    first.leave().await;
+}
+
+/// A topic that does not exist is trouble to be seen, not silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_topic_is_reported() {
+    let (topic, group) = (fresh("missing"), fresh("g"));
+    let board = Shared::default();
+    let settings = settings(&group, &[&topic], GroupProtocol::default());
+    let member = Member::join("m", &settings, &board, Manners::default());
+    until("trouble", &board, |b| b.trouble.iter().any(|t| t.contains(&topic))).await;
+    assert!(board.lock().unwrap().trouble[0].starts_with("TopicMissing"));
+    member.leave().await;
+}

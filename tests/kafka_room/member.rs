@@ -1,0 +1,181 @@
+//! A member of a group with a worker that keeps positions where the group's other members see
+//! them, as the database does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use oncely::kafka::{
+    AssignmentId, ConsumerHandle, ConsumerSettings, Event, Events, GroupProtocol, RevokeCause,
+    StopMode, TopicPartition,
+};
+use tokio::task::JoinHandle;
+
+use super::cluster::BOUND;
+
+/// What all members of a group share.
+#[derive(Debug, Default)]
+pub struct Board {
+    pub positions: HashMap<TopicPartition, i64>,
+    /// Every delivered record, with the member that got it.
+    pub delivered: Vec<(TopicPartition, i64, String)>,
+    pub assigned: HashMap<String, HashMap<AssignmentId, TopicPartition>>,
+    pub revoked: Vec<(String, RevokeCause, usize)>,
+    pub out_of_range: Vec<(TopicPartition, i64, i64, i64)>,
+    pub fatal: Vec<String>,
+    pub trouble: Vec<String>,
+    pub closed: Vec<(String, bool)>,
+    pub wrong: Vec<String>,
+}
+
+pub type Shared = Arc<Mutex<Board>>;
+
+/// How a member's worker behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// Time before a start is answered: the database is away.
+    pub start_after: Duration,
+    /// Time that a drain takes.
+    pub drain_for: Duration,
+}
+
+pub struct Member {
+    pub name: String,
+    pub handle: ConsumerHandle,
+    task: JoinHandle<()>,
+}
+
+pub fn settings(group: &str, topics: &[&str], protocol: GroupProtocol) -> ConsumerSettings {
+    let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
+    let mut settings = ConsumerSettings::new(super::cluster::settings(), group, topics);
+    settings.protocol = protocol;
+    settings
+}
+
+impl Member {
+    pub fn join(name: &str, settings: &ConsumerSettings, board: &Shared, manners: Manners) -> Self {
+        let (handle, events) = ConsumerHandle::spawn(settings).unwrap();
+        let worker = Worker {
+            name: name.to_owned(),
+            handle: handle.clone(),
+            board: Arc::clone(board),
+            manners,
+        };
+        let task = tokio::spawn(worker.run(events));
+        Self { name: name.to_owned(), handle, task }
+    }
+
+    pub async fn leave(self) {
+        self.handle.stop(StopMode::Drain);
+        tokio::time::timeout(BOUND, self.task).await.unwrap().unwrap();
+    }
+}
+
+struct Worker {
+    name: String,
+    handle: ConsumerHandle,
+    board: Shared,
+    manners: Manners,
+}
+
+impl Worker {
+    async fn run(self, mut events: Events) {
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Assigned(assigned) => {
+                    let mine = assigned.iter().map(|a| (a.assignment, a.partition.clone()));
+                    self.board().assigned.entry(self.name.clone()).or_default().extend(mine);
+                    let (handle, board) = (self.handle.clone(), Arc::clone(&self.board));
+                    let wait = self.manners.start_after;
+                    tokio::spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        for one in assigned {
+                            let positions = &board.lock().unwrap().positions;
+                            let start = positions.get(&one.partition).copied().unwrap_or(0);
+                            handle.start(one.assignment, start);
+                        }
+                    });
+                }
+                Event::Records(batch) => {
+                    assert!(!batch.records.is_empty());
+                    let mut board = self.board();
+                    for record in &batch.records {
+                        self.take(&mut board, record);
+                    }
+                }
+                Event::Revoked(revoked) => {
+                    tokio::time::sleep(self.manners.drain_for).await;
+                    let mut board = self.board();
+                    let count = revoked.partitions.len();
+                    board.revoked.push((self.name.clone(), revoked.cause, count));
+                    let mut last = Vec::new();
+                    for gone in &revoked.partitions {
+                        board.assigned.get_mut(&self.name).unwrap().remove(&gone.assignment);
+                        if let Some(position) = board.positions.get(&gone.partition) {
+                            last.push((gone.assignment, *position));
+                        }
+                    }
+                    revoked.answer.drained(last);
+                }
+                Event::OutOfRange { assigned, position, low, high } => {
+                    self.board().out_of_range.push((assigned.partition, position, low, high));
+                }
+                Event::Trouble(trouble) => {
+                    self.board().trouble.push(format!("{:?}: {}", trouble.kind, trouble.text));
+                }
+                Event::Fatal(error) => self.board().fatal.push(error.to_string()),
+                Event::Closed { clean } => self.board().closed.push((self.name.clone(), clean)),
+            }
+        }
+        self.board().assigned.remove(&self.name);
+    }
+
+    fn board(&self) -> std::sync::MutexGuard<'_, Board> {
+        self.board.lock().unwrap()
+    }
+
+    /// Notes a record; it has to be the next one of its partition, since every start was answered
+    /// with the position.
+    fn take(&self, board: &mut Board, record: &oncely::kafka::Record) {
+        let partition = TopicPartition::new(record.topic.clone(), record.partition);
+        let mine = board.assigned.get(&self.name);
+        if !mine.is_some_and(|mine| mine.contains_key(&record.assignment)) {
+            board.wrong.push(format!("{} got {record:?} without having it", self.name));
+            return;
+        }
+        let position = board.positions.entry(partition.clone()).or_insert(0);
+        if record.offset != *position {
+            let text = format!("{} got {record:?} instead of {position}", self.name);
+            *position = (*position).max(record.offset + 1);
+            board.wrong.push(text);
+        } else {
+            *position += 1;
+        }
+        let position = board.positions[&partition];
+        board.delivered.push((partition, record.offset, self.name.clone()));
+        self.handle.commit(record.assignment, position);
+    }
+}
+
+pub async fn until(what: &str, board: &Shared, mut reached: impl FnMut(&Board) -> bool) {
+    let began = Instant::now();
+    while !reached(&board.lock().unwrap()) {
+        assert!(began.elapsed() < BOUND, "{what} was not reached: {:#?}", summary(board));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn summary(board: &Shared) -> impl std::fmt::Debug {
+    let board = board.lock().unwrap();
+    let wrong: Vec<String> = board.wrong.iter().take(5).cloned().collect();
+    (
+        (board.delivered.len(), board.positions.clone(), board.assigned.clone()),
+        (board.revoked.clone(), board.out_of_range.clone()),
+        (board.fatal.clone(), board.trouble.clone(), board.closed.clone(), wrong),
+    )
+}
+
+/// Partitions that a member has.
+pub fn count_of(board: &Board, name: &str) -> usize {
+    board.assigned.get(name).map_or(0, HashMap::len)
+}
