@@ -25,3 +25,4 @@ pub mod kafka;
 pub mod store;
 pub mod task;
 pub mod telemetry;
+pub mod worker;

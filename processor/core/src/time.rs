@@ -8,7 +8,9 @@ pub fn millis(value: &Value) -> Option<i64> {
     match value {
         Value::Int(ms) => Some(*ms),
         Value::Text(text) => rfc3339(text),
-        Value::Null | Value::Bool(_) | Value::Decimal(_) | Value::List(_) | Value::Object(_) => None,
+        Value::Null | Value::Bool(_) | Value::Decimal(_) | Value::List(_) | Value::Object(_) => {
+            None
+        }
     }
 }
 

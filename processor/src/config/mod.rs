@@ -84,6 +84,13 @@ pub fn connector_paths(environment: &Environment) -> Vec<PathBuf> {
     paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect()
 }
 
+/// The name of this machine or pod, for people who read the worker table.
+pub fn host_name() -> String {
+    let name = Environment::of_process().raw("HOSTNAME").map(str::to_owned);
+    name.or_else(|| std::fs::read_to_string("/etc/hostname").ok())
+        .map_or_else(|| "unknown".to_owned(), |name| name.trim().chars().take(200).collect())
+}
+
 fn http_listen(environment: &Environment) -> Result<SocketAddr, ConfigError> {
     const NAME: &str = "ONCELY_HTTP_LISTEN";
     let value = environment.get(NAME)?.unwrap_or_else(|| "0.0.0.0:9090".to_owned());

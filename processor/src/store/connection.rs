@@ -104,6 +104,11 @@ impl Session {
         Ok(self.connection().await?.begin().await?)
     }
 
+    /// A session without a connection, for one whose last statement was cut short.
+    pub fn renewed(self) -> Self {
+        Self { connection: None, ..self }
+    }
+
     /// Notes that the last transaction failed. Whatever it was, the next one gets a connection in a
     /// known state: the old one is closed unless the error says that the server is well.
     pub async fn failed(&mut self, error: &StoreError) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncely_connectors::effect::Performed;
+use oncely_connectors::effect::performer::Performed;
 use oncely_core::effect::next::in_window;
 use oncely_core::effect::outcome::{Attempt, Outcome};
 use oncely_core::effect::request::Request;
@@ -15,15 +15,15 @@ use crate::clock;
 
 /// How a claim ended.
 #[derive(Debug)]
-pub struct Ended {
-    pub held: Held,
-    pub how: How,
+pub(super) struct Ended {
+    pub(super) held: Held,
+    pub(super) how: How,
     /// Since the claim was taken up.
-    pub took: Duration,
+    pub(super) took: Duration,
 }
 
 #[derive(Debug)]
-pub enum How {
+pub(super) enum How {
     Attempted(Attempt),
     /// Not one byte left: the lease had ended. The claim goes back.
     Unsent,
@@ -31,8 +31,16 @@ pub enum How {
     WindowPassed,
 }
 
+impl How {
+    /// The call's task was lost: nobody knows how far it had come.
+    pub(super) fn panicked() -> Self {
+        let text = "the call panicked; the log names the place".to_owned();
+        Self::Attempted(Attempt { outcome: Outcome::Unknown, status: None, text })
+    }
+}
+
 /// Sends a claimed effect once.
-pub async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
+pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
     let begun = clock::now();
     let how = perform(lane, &held, lease).await;
     Ended { held, how, took: clock::since(begun) }
@@ -43,9 +51,8 @@ async fn perform(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     if claim.history.was_unknown && !in_window(&lane.policy, &claim.history.after_attempt(0), 0) {
         return How::WindowPassed;
     }
-    let refused = |text: String| {
-        How::Attempted(Attempt { outcome: Outcome::Rejected, status: None, text })
-    };
+    let refused =
+        |text: String| How::Attempted(Attempt { outcome: Outcome::Rejected, status: None, text });
     if let Some(why) = &held.unrenderable {
         return refused(why.clone());
     }

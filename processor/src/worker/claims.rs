@@ -16,47 +16,47 @@ use crate::store::claim::Claim;
 
 /// A claim, and under which id it was made.
 #[derive(Clone, Debug)]
-pub struct Held {
-    pub worker: Uuid,
+pub(super) struct Held {
+    pub(super) worker: Uuid,
     /// Index of the effect's rule.
-    pub rule: usize,
-    pub claim: Claim,
+    pub(super) rule: usize,
+    pub(super) claim: Claim,
     /// Why no request could be made, where it had to be rendered late.
-    pub unrenderable: Option<String>,
+    pub(super) unrenderable: Option<String>,
 }
 
 /// The list; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Claims {
+pub(super) struct Claims {
     list: Arc<Mutex<BTreeMap<(Key, i64), Uuid>>>,
     making: Arc<RwLock<()>>,
 }
 
 impl Claims {
     /// To be held from before a claiming transaction until its claims are listed.
-    pub async fn making(&self) -> OwnedRwLockReadGuard<()> {
+    pub(super) async fn making(&self) -> OwnedRwLockReadGuard<()> {
         Arc::clone(&self.making).read_owned().await
     }
 
     /// Waits until no claim is being made.
-    pub async fn settled(&self) -> OwnedRwLockWriteGuard<()> {
+    pub(super) async fn settled(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.making).write_owned().await
     }
 
-    pub fn add(&self, held: &Held) {
+    pub(super) fn add(&self, held: &Held) {
         self.list().insert((held.claim.key, held.claim.fence), held.worker);
     }
 
-    pub fn remove(&self, key: Key, fence: i64) {
+    pub(super) fn remove(&self, key: Key, fence: i64) {
         self.list().remove(&(key, fence));
     }
 
-    pub fn has(&self, key: Key, fence: i64) -> bool {
+    pub(super) fn has(&self, key: Key, fence: i64) -> bool {
         self.list().contains_key(&(key, fence))
     }
 
     /// How many claims are held under this id.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.list().len()
     }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::kafka::Header;
 
 /// The stored form.
-pub fn encode(headers: &[Header]) -> Vec<u8> {
+pub(super) fn encode(headers: &[Header]) -> Vec<u8> {
     if headers.is_empty() {
         return b"[]".to_vec();
     }
@@ -20,7 +20,7 @@ pub fn encode(headers: &[Header]) -> Vec<u8> {
 }
 
 /// Names and values of [`encode`]; `None` when the bytes are not its form.
-pub fn decode(bytes: &[u8]) -> Option<Vec<(String, Option<Vec<u8>>)>> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<(String, Option<Vec<u8>>)>> {
     let pairs: Vec<(String, Option<String>)> = serde_json::from_slice(bytes).ok()?;
     pairs
         .into_iter()

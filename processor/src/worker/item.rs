@@ -12,24 +12,30 @@ use crate::kafka::{Permit, Record};
 
 /// A record on its way to a writer.
 #[derive(Debug)]
-pub struct Item {
-    pub record: Record,
-    pub place: Place,
-    pub what: What,
+pub(super) struct Item {
+    pub(super) record: Record,
+    pub(super) place: Place,
+    pub(super) what: What,
     /// Its share of the bounds on what is in flight; given back when the item is written.
-    pub permit: Permit,
+    pub(super) _permit: Permit,
 }
 
 #[derive(Debug)]
-pub enum What {
-    Event { event: Event, value: Value },
+pub(super) enum What {
+    Event {
+        event: Event,
+        value: Value,
+    },
     /// To be parked as it is: nothing can be decided about it.
-    Unusable { reason: &'static str, detail: String },
+    Unusable {
+        reason: &'static str,
+        detail: String,
+    },
 }
 
 /// What a record turned out to be.
 #[derive(Debug)]
-pub enum Prepared {
+pub(super) enum Prepared {
     /// The connector does not want it.
     Ignored,
     Wanted(What),
@@ -37,10 +43,9 @@ pub enum Prepared {
 
 /// Decodes and identifies a record. A panic in here is the record's fault as much as ours, and
 /// parks it.
-pub fn prepare(connector: &Connector, record: &Record) -> Prepared {
-    let prepared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        decoded(connector, record)
-    }));
+pub(super) fn prepare(connector: &Connector, record: &Record) -> Prepared {
+    let prepared =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| decoded(connector, record)));
     prepared.unwrap_or_else(|_| {
         let detail = "reading this record panicked; please report it with the log of that time";
         Prepared::Wanted(What::Unusable { reason: "panicked", detail: detail.to_owned() })
@@ -76,7 +81,7 @@ fn undecodable(error: &DecodeError) -> What {
 }
 
 /// The headers as expressions see them.
-pub fn headers(record: &Record) -> Vec<Header<'_>> {
+pub(super) fn headers(record: &Record) -> Vec<Header<'_>> {
     record
         .headers
         .iter()
@@ -85,7 +90,11 @@ pub fn headers(record: &Record) -> Vec<Header<'_>> {
 }
 
 /// What a record alone gives to expressions.
-pub fn scope<'a>(value: &'a Value, headers: &'a [Header<'a>], record: &'a Record) -> Scope<'a> {
+pub(super) fn scope<'a>(
+    value: &'a Value,
+    headers: &'a [Header<'a>],
+    record: &'a Record,
+) -> Scope<'a> {
     Scope {
         event: Some(value),
         headers,
@@ -102,7 +111,7 @@ pub fn scope<'a>(value: &'a Value, headers: &'a [Header<'a>], record: &'a Record
 
 impl Item {
     /// Keeps events of one entity together, so that they are decided in order.
-    pub fn shard(&self, writers: usize) -> usize {
+    pub(super) fn shard(&self, writers: usize) -> usize {
         let key = match &self.what {
             What::Event { event, .. } => {
                 event.entity.as_ref().map_or(event.key, |entity| entity.key)

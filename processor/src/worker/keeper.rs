@@ -18,14 +18,14 @@ use crate::telemetry::Stage;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Positions to write, with the assignments that they are for.
-pub type Positions = Vec<(AssignmentId, Raise)>;
+pub(super) type Positions = Vec<(AssignmentId, Raise)>;
 
 /// One keeper.
-pub struct Keeper {
-    pub shared: Arc<Shared>,
-    pub session: Session,
-    pub positions: mpsc::UnboundedReceiver<Positions>,
-    pub pipeline: mpsc::UnboundedSender<Message>,
+pub(super) struct Keeper {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Session,
+    pub(super) positions: mpsc::UnboundedReceiver<Positions>,
+    pub(super) pipeline: mpsc::UnboundedSender<Message>,
 }
 
 impl Keeper {
@@ -33,7 +33,7 @@ impl Keeper {
     ///
     /// # Errors
     /// When a person must act: the schema is wrong.
-    pub async fn run(mut self) -> Result<(), Stopped> {
+    pub(super) async fn run(mut self) -> Result<(), Stopped> {
         while let Some(positions) = self.positions.recv().await {
             let begun = clock::now();
             self.write(&positions).await?;

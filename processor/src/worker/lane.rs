@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncely_connectors::effect::Performer;
+use oncely_connectors::effect::performer::Performer;
 use oncely_core::connector::{CallRule, Limits, Rate};
 use oncely_core::effect::next::{HALT_MS, Policy};
 
@@ -14,13 +14,12 @@ use crate::clock::{self, Moment};
 
 /// One effect of one connector, as this process performs it.
 #[derive(Debug)]
-pub struct Lane {
+pub(super) struct Lane {
     /// Index of the rule in the connector.
-    pub rule: usize,
-    pub name: Box<str>,
-    pub policy: Policy,
-    pub total_timeout: Duration,
-    pub performer: Performer,
+    pub(super) rule: usize,
+    pub(super) name: Box<str>,
+    pub(super) policy: Policy,
+    pub(super) performer: Performer,
     limits: Limits,
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
@@ -36,12 +35,11 @@ struct State {
 }
 
 impl Lane {
-    pub fn new(rule: usize, name: &str, call: &CallRule, performer: Performer) -> Self {
+    pub(super) fn new(rule: usize, name: &str, call: &CallRule, performer: Performer) -> Self {
         Self {
             rule,
             name: name.into(),
             policy: Policy::of(call),
-            total_timeout: Duration::from_millis(call.timeout.total_ms),
             performer,
             limits: call.limits,
             state: Mutex::new(State {
@@ -56,7 +54,7 @@ impl Lane {
 
     /// Takes up to `want` free slots, as far as the rate allows; gives how many. One slot at a time
     /// while the lane is being tried again after a halt.
-    pub fn reserve(&self, want: usize) -> usize {
+    pub(super) fn reserve(&self, want: usize) -> usize {
         let mut state = self.state();
         if state.closed {
             return 0;
@@ -76,45 +74,40 @@ impl Lane {
     }
 
     /// Takes slots for claims that exist already, whatever the limits say.
-    pub fn adopt(&self, slots: usize) {
+    pub(super) fn adopt(&self, slots: usize) {
         let mut state = self.state();
         state.in_use = state.in_use.saturating_add(u32::try_from(slots).unwrap_or(u32::MAX));
     }
 
-    pub fn release(&self, slots: usize) {
+    pub(super) fn release(&self, slots: usize) {
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(u32::try_from(slots).unwrap_or(u32::MAX));
     }
 
     /// Stops claiming until the configuration may have been mended.
-    pub fn halt(&self) {
+    pub(super) fn halt(&self) {
         self.state().halted_until = clock::now().checked_add(Duration::from_millis(HALT_MS));
     }
 
     /// A call was answered in a way that shows the configuration to be right.
-    pub fn unhalt(&self) {
+    pub(super) fn unhalt(&self) {
         self.state().halted_until = None;
     }
 
-    /// Whether the lane is stopped by refused credentials or configuration.
-    pub fn is_halted(&self) -> bool {
-        self.state().halted_until.is_some()
-    }
-
     /// Nothing is claimed any more: the process is ending.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.state().closed = true;
     }
 
-    pub fn in_use(&self) -> u32 {
+    pub(super) fn in_use(&self) -> u32 {
         self.state().in_use
     }
 
-    pub fn set_backlog(&self, backlog: bool) {
+    pub(super) fn set_backlog(&self, backlog: bool) {
         self.backlog.store(backlog, Ordering::Release);
     }
 
-    pub fn has_backlog(&self) -> bool {
+    pub(super) fn has_backlog(&self) -> bool {
         self.backlog.load(Ordering::Acquire)
     }
 
@@ -141,7 +134,8 @@ impl Tokens {
     fn take(&mut self, want: u32) -> u32 {
         let Some(rate) = self.rate else { return want };
         let elapsed = u64::try_from(clock::since(self.filled).as_millis()).unwrap_or(u64::MAX);
-        let earned = elapsed.saturating_mul(rate.calls.into()).checked_div(rate.per_ms).unwrap_or(0);
+        let earned =
+            elapsed.saturating_mul(rate.calls.into()).checked_div(rate.per_ms).unwrap_or(0);
         if earned > 0 {
             let earned = u32::try_from(earned).unwrap_or(u32::MAX);
             self.left = self.left.saturating_add(earned).min(rate.calls);

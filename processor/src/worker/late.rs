@@ -25,7 +25,7 @@ use crate::store::claim::{self, Payload};
 ///
 /// # Errors
 /// When the database fails; then nothing was claimed.
-pub async fn render_missing(
+pub(super) async fn render_missing(
     tx: &mut PgConnection,
     connector: &Connector,
     claims: &mut [Held],

@@ -21,7 +21,7 @@ use crate::telemetry::Metrics;
 
 /// The lease of this process; clones share it.
 #[derive(Clone, Debug)]
-pub struct Lease(Arc<Shared>);
+pub(super) struct Lease(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Lease {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Arc::new(Shared {
             state: Mutex::new(State { valid_until: None, unbroken_since: None }),
             id: watch::Sender::new(Uuid::new_v4()),
@@ -47,24 +47,24 @@ impl Lease {
     }
 
     /// The id under which new claims are made.
-    pub fn worker(&self) -> Uuid {
+    pub(super) fn worker(&self) -> Uuid {
         *self.0.id.borrow()
     }
 
     /// Whether a claim made under `worker` may be sent now.
-    pub fn may_send(&self, worker: Uuid) -> bool {
+    pub(super) fn may_send(&self, worker: Uuid) -> bool {
         self.worker() == worker
             && self.state().valid_until.is_some_and(|until| clock::now() < until)
     }
 
     /// Whether this worker may declare others dead: only after its own heartbeats went through
     /// without a gap for a whole lease, since an outage of the database silences everybody.
-    pub fn may_judge(&self, lease: Duration) -> bool {
+    pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.state().unbroken_since.is_some_and(|since| clock::since(since) >= lease)
     }
 
     /// Waits until the lease is valid.
-    pub async fn valid(&self) {
+    pub(super) async fn valid(&self) {
         while !self.may_send(self.worker()) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -101,7 +101,7 @@ impl Default for Lease {
 }
 
 /// Renews the lease until `stop` says so. Never ends because the database is away.
-pub async fn beat(
+pub(super) async fn beat(
     lease: Lease,
     timing: Timing,
     mut session: Session,

@@ -1,6 +1,6 @@
 //! The worker: where Kafka, the database and the providers meet.
 //!
-//! One [`run`] a connector. Its pipeline is one loop, fed by one closed enum; every other part owns
+//! One [`Process`], with a worker for each connector. A worker's pipeline is one loop, fed by one closed enum; every other part owns
 //! one connection and does one thing:
 //!
 //! - [`pipeline`]: takes records, spreads them over writers, tracks offsets, drains partitions
@@ -13,21 +13,22 @@
 //! - [`lease`], [`claims`]: the right to send
 //! - [`late`], [`headers`]: requests rendered from results; headers as bytes
 
-pub mod call;
-pub mod claims;
-pub mod headers;
-pub mod item;
-pub mod keeper;
-pub mod lane;
-pub mod late;
-pub mod lease;
-pub mod pipeline;
+mod call;
+mod claims;
+mod headers;
+mod item;
+mod keeper;
+mod lane;
+mod late;
+mod lease;
+mod pipeline;
+mod process;
 mod run;
-pub mod settler;
-pub mod start;
-pub mod sweeper;
-pub mod waiting;
-pub mod writer;
+mod settler;
+mod start;
+mod sweeper;
+mod waiting;
+mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +40,11 @@ use oncely_core::progress::Hold;
 use rand::Rng as _;
 use tokio::sync::Notify;
 
-pub use self::run::{Parts, RunError, run};
 use self::claims::Held;
 use self::keeper::Positions;
 use self::lane::Lane;
+pub use self::process::Process;
+pub use self::run::RunError;
 use self::start::Started;
 use self::writer::Report;
 use crate::config;
@@ -51,39 +53,42 @@ use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};
 
 /// What all parts of one connector's worker know.
 #[derive(Debug)]
-pub struct Shared {
-    pub connector: Arc<Connector>,
-    pub connector_id: i32,
-    pub cluster_id: String,
+struct Shared {
+    connector: Arc<Connector>,
+    connector_id: i32,
+    cluster_id: String,
     /// By the index of the rule; `None` for effects that are no calls.
-    pub lanes: Vec<Option<Arc<Lane>>>,
-    pub timing: config::Worker,
-    pub metrics: ConnectorMetrics,
-    pub process_metrics: Metrics,
+    lanes: Vec<Option<Arc<Lane>>>,
+    timing: config::Worker,
+    metrics: ConnectorMetrics,
+    process_metrics: Metrics,
     /// Wakes the comparison of claims: one may have been lost sight of.
-    pub adopt: Notify,
+    adopt: Notify,
 }
 
 impl Shared {
-    pub fn lane(&self, rule: usize) -> Option<&Arc<Lane>> {
+    fn lane(&self, rule: usize) -> Option<&Arc<Lane>> {
         self.lanes.get(rule).and_then(Option::as_ref)
     }
 
-    pub fn lane_lock(&self) -> LaneLock {
+    fn lane_lock(&self) -> LaneLock {
         if self.connector.state.is_some() { LaneLock::Entity } else { LaneLock::Inbox }
     }
 
     /// A business id as logs may show it.
-    pub fn shown<'a>(&self, tenant: &'a str, id: &'a str) -> BusinessId<'a> {
+    fn shown<'a>(&self, tenant: &'a str, id: &'a str) -> BusinessId<'a> {
         BusinessId::new(tenant, id)
     }
 }
 
 /// What the parts tell the pipeline.
 #[derive(Debug)]
-pub enum Message {
+enum Message {
     Started(Vec<Started>),
-    Written { writer: usize, report: Report },
+    Written {
+        writer: usize,
+        report: Report,
+    },
     /// Claims to be sent.
     Claimed(Vec<Held>),
     /// Effects that hold no offset back any more.
@@ -93,7 +98,7 @@ pub enum Message {
 }
 
 /// Whether an effect holds its record's offset back.
-pub const fn hold_of(status: Status, behind_held: bool) -> Hold {
+const fn hold_of(status: Status, behind_held: bool) -> Hold {
     match status {
         Status::Done | Status::Rejected | Status::Skipped | Status::Held => Hold::LetsGo,
         Status::Waiting | Status::Claimed | Status::Unknown => {
@@ -107,7 +112,7 @@ pub const fn hold_of(status: Status, behind_held: bool) -> Hold {
 }
 
 /// An error with all its causes, for one log line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -33,12 +33,12 @@ use crate::task;
 use crate::telemetry::{RebalanceKind, Stage};
 
 /// Records in one batch transaction.
-pub const BATCH_RECORDS_MAX: usize = 1_000;
+pub(super) const BATCH_RECORDS_MAX: usize = 1_000;
 /// Bytes in one batch transaction, give or take one record.
-pub const BATCH_BYTES_MAX: usize = 4 << 20;
+pub(super) const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Records whose offsets may wait for effects; beyond them nothing new is written, and the consumer
 /// is held up by its bounds.
-pub const WAITING_MAX: usize = 100_000;
+pub(super) const WAITING_MAX: usize = 100_000;
 /// How often positions are written.
 const KEEP_EVERY: Duration = Duration::from_millis(100);
 /// How often open effects that others may settle are asked for.
@@ -77,18 +77,18 @@ struct Shard {
 }
 
 /// The loop and all that it owns.
-pub struct Pipeline {
-    pub shared: Arc<Shared>,
-    pub lease: Lease,
-    pub health: Health,
-    pub handle: ConsumerHandle,
-    pub events: Events,
-    pub messages: mpsc::UnboundedReceiver<Message>,
-    pub starter: mpsc::UnboundedSender<Vec<Assigned>>,
-    pub keeper: mpsc::UnboundedSender<Positions>,
-    pub ended: mpsc::UnboundedSender<Ended>,
+pub(super) struct Pipeline {
+    pub(super) shared: Arc<Shared>,
+    pub(super) lease: Lease,
+    pub(super) health: Health,
+    pub(super) handle: ConsumerHandle,
+    pub(super) events: Events,
+    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    pub(super) starter: mpsc::UnboundedSender<Vec<Assigned>>,
+    pub(super) keeper: mpsc::UnboundedSender<Positions>,
+    pub(super) ended: mpsc::UnboundedSender<Ended>,
     /// Asks which effects still hold offsets back.
-    pub asker: mpsc::UnboundedSender<Vec<Key>>,
+    pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
     shards: Vec<Shard>,
     partitions: HashMap<AssignmentId, Partition>,
     waiting: Waiting,
@@ -99,18 +99,18 @@ pub struct Pipeline {
 }
 
 /// The ends of the parts that a pipeline talks to.
-pub struct Ends {
-    pub messages: mpsc::UnboundedReceiver<Message>,
-    pub starter: mpsc::UnboundedSender<Vec<Assigned>>,
-    pub keeper: mpsc::UnboundedSender<Positions>,
-    pub ended: mpsc::UnboundedSender<Ended>,
-    pub asker: mpsc::UnboundedSender<Vec<Key>>,
-    pub writers: Vec<mpsc::Sender<Vec<Item>>>,
+pub(super) struct Ends {
+    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    pub(super) starter: mpsc::UnboundedSender<Vec<Assigned>>,
+    pub(super) keeper: mpsc::UnboundedSender<Positions>,
+    pub(super) ended: mpsc::UnboundedSender<Ended>,
+    pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
+    pub(super) writers: Vec<mpsc::Sender<Vec<Item>>>,
 }
 
 /// How a pipeline ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub(super) enum Closed {
     /// As asked.
     Clean,
     /// The client cannot go on.
@@ -118,7 +118,7 @@ pub enum Closed {
 }
 
 impl Pipeline {
-    pub fn new(
+    pub(super) fn new(
         shared: Arc<Shared>,
         lease: Lease,
         health: Health,
@@ -149,7 +149,7 @@ impl Pipeline {
     }
 
     /// Runs until the consumer has closed. `stop` asks for a clean end.
-    pub async fn run(mut self, mut stop: tokio::sync::watch::Receiver<bool>) -> Closed {
+    pub(super) async fn run(mut self, mut stop: tokio::sync::watch::Receiver<bool>) -> Closed {
         let name = self.shared.connector.name.to_string();
         let tick = self.health.watch(format!("pipeline {name}"), Duration::from_secs(30));
         let mut interval = clock::every(KEEP_EVERY);
@@ -249,7 +249,7 @@ impl Pipeline {
                         offset: record.offset,
                     };
                     let permit = batch.permit.split(1, record.weight());
-                    let item = Item { record, place, what, permit };
+                    let item = Item { record, place, what, _permit: permit };
                     if let Some(shard) = self.shards.get_mut(item.shard(writers)) {
                         shard.queue.push_back(item);
                     }
@@ -261,7 +261,7 @@ impl Pipeline {
             metrics.consumed(&topic, times);
         }
         if ignored > 0 {
-            metrics.ended(Ending::Ignored, "", ignored);
+            metrics.events(Ending::Ignored, "", ignored);
         }
         metrics.stage(Stage::Decode, clock::since(begun));
     }
@@ -376,11 +376,14 @@ impl Pipeline {
         let (lease, ended) = (self.lease.clone(), self.ended.clone());
         let metrics = self.shared.process_metrics.clone();
         let lost = held.clone();
-        let call = task::spawn("call", &metrics, async move { call::call(&lane, held, &lease).await });
+        let call =
+            task::spawn("call", &metrics, async move { call::call(&lane, held, &lease).await });
         let watch = async move {
             let outcome = match call.await {
                 Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) | Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
+                Ok(Err(_)) | Err(_) => {
+                    Ended { held: lost, how: How::panicked(), took: Duration::ZERO }
+                }
             };
             // The settler outlives every call; without it the claim is found by its lease.
             drop(ended.send(outcome));
@@ -506,7 +509,8 @@ impl Pipeline {
                     });
                 }
                 let wait = drain_max.min(self.shared.timing.drain);
-                let deadline = clock::now().checked_add(wait.mul_f32(0.9)).unwrap_or_else(clock::now);
+                let deadline =
+                    clock::now().checked_add(wait.mul_f32(0.9)).unwrap_or_else(clock::now);
                 self.drains.push(Drain { assignments, deadline, answer });
             }
         }

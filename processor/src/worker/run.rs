@@ -37,17 +37,17 @@ const WAIT: Duration = Duration::from_millis(500);
 
 /// What a connector's worker is made from; all but the connector is the process's.
 #[derive(Clone)]
-pub struct Parts {
-    pub connector: Arc<Connector>,
-    pub settings: Settings,
-    pub secrets: Arc<dyn SecretSource>,
-    pub egress: Egress,
-    pub metrics: Metrics,
-    pub health: Health,
-    pub lease: Lease,
-    pub claims: Claims,
-    pub vital: Vital,
-    pub stop: watch::Receiver<bool>,
+pub(super) struct Parts {
+    pub(super) connector: Arc<Connector>,
+    pub(super) settings: Settings,
+    pub(super) secrets: Arc<dyn SecretSource>,
+    pub(super) egress: Egress,
+    pub(super) metrics: Metrics,
+    pub(super) health: Health,
+    pub(super) lease: Lease,
+    pub(super) claims: Claims,
+    pub(super) vital: Vital,
+    pub(super) stop: watch::Receiver<bool>,
 }
 
 /// Why a connector cannot run.
@@ -65,6 +65,8 @@ pub enum RunError {
     Store { connector: Box<str>, source: StoreError },
     #[error("connector `{connector}`: the kafka client failed for good: {cause}")]
     Fatal { connector: Box<str>, cause: String },
+    #[error("a part of the process was lost ({part}); the log names the cause")]
+    Lost { part: &'static str },
     #[error(
         "connector `{connector}`: topic `{topic}` keeps its records for {topic_days} days, longer \
          than `retention.dedupe` ({dedupe_days} days): a record that is read again after that would \
@@ -77,7 +79,7 @@ pub enum RunError {
 ///
 /// # Errors
 /// [`RunError`] names what is to be put right. Kafka or the database being away is no error.
-pub async fn run(parts: Parts) -> Result<(), RunError> {
+pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let name = parts.connector.name.clone();
     let url = parts.settings.database.url();
     let database = store::Settings::parse(url).map_err(RunError::Database)?;
@@ -131,7 +133,9 @@ fn lanes(parts: &Parts) -> Result<Vec<Option<Arc<Lane>>>, RunError> {
 }
 
 fn client(settings: &Settings) -> Result<ClientSettings, SettingsError> {
-    ClientSettings::parse(settings.kafka.brokers(), settings.kafka.properties())
+    let properties = settings.kafka.properties();
+    let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    ClientSettings::parse(settings.kafka.brokers(), properties)
 }
 
 fn consumer(parts: &Parts, client: ClientSettings) -> ConsumerSettings {
@@ -142,7 +146,11 @@ fn consumer(parts: &Parts, client: ClientSettings) -> ConsumerSettings {
     settings.protocol = match source.protocol {
         GroupProtocol::Consumer => Protocol::Consumer,
         GroupProtocol::Classic => Protocol::Classic {
-            assignor: if kafka.range_assignor { Assignor::Range } else { Assignor::CooperativeSticky },
+            assignor: if kafka.range_assignor {
+                Assignor::Range
+            } else {
+                Assignor::CooperativeSticky
+            },
             session_timeout: kafka.session_timeout,
             heartbeat: kafka.heartbeat,
         },

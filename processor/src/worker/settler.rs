@@ -24,7 +24,7 @@ use super::{Message, Shared};
 use crate::clock;
 use crate::store::claim;
 use crate::store::error::NextStep;
-use crate::store::settle::{self, LaneLock, Settlement};
+use crate::store::settle::{self, Settlement};
 use crate::store::{Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{Finished, Stage};
@@ -35,13 +35,13 @@ const SETTLED_MAX: usize = 500;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// One settler.
-pub struct Settler {
-    pub shared: Arc<Shared>,
-    pub session: Session,
-    pub lease: Lease,
-    pub claims: Claims,
-    pub ended: mpsc::UnboundedReceiver<Ended>,
-    pub pipeline: mpsc::UnboundedSender<Message>,
+pub(super) struct Settler {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Session,
+    pub(super) lease: Lease,
+    pub(super) claims: Claims,
+    pub(super) ended: mpsc::UnboundedReceiver<Ended>,
+    pub(super) pipeline: mpsc::UnboundedSender<Message>,
 }
 
 /// What one transaction did.
@@ -57,7 +57,7 @@ impl Settler {
     ///
     /// # Errors
     /// When a person must act: the schema is wrong.
-    pub async fn run(mut self) -> Result<(), Stopped> {
+    pub(super) async fn run(mut self) -> Result<(), Stopped> {
         let mut ended = Vec::new();
         while self.ended.recv_many(&mut ended, SETTLED_MAX).await > 0 {
             let batch: Vec<Prepared> =
@@ -184,12 +184,14 @@ async fn settle_owned(
     let (own, foreign): (Vec<_>, Vec<_>) =
         outcomes.iter().partition(|outcome| mine.contains(&outcome.key));
     // A redo after a lost answer to COMMIT finds its own work.
-    let redone = if foreign.is_empty() { Vec::new() } else { settle::done_by(tx, &foreign).await? };
+    let redone =
+        if foreign.is_empty() { Vec::new() } else { settle::done_by(tx, &foreign).await? };
     let stale: Vec<&Settlement> =
         foreign.into_iter().filter(|outcome| !redone.contains(&outcome.key)).collect();
     let mut attempts: Vec<(&Settlement, bool)> =
         own.iter().filter(|outcome| outcome.on_record).map(|outcome| (*outcome, false)).collect();
-    attempts.extend(stale.iter().filter(|outcome| outcome.tries > 0).map(|outcome| (*outcome, true)));
+    attempts
+        .extend(stale.iter().filter(|outcome| outcome.tries > 0).map(|outcome| (*outcome, true)));
     if !attempts.is_empty() {
         settle::record_attempts(tx, owner, &attempts).await?;
     }

@@ -22,26 +22,34 @@ const WAIT: Duration = Duration::from_millis(500);
 
 /// What was found out about an assignment.
 #[derive(Debug)]
-pub struct Started {
-    pub assigned: Assigned,
-    pub from: From,
+pub(super) struct Started {
+    pub(super) assigned: Assigned,
+    pub(super) from: From,
 }
 
 #[derive(Debug)]
-pub enum From {
-    Position { position: i64, epoch: i64, witness: Option<Witness>, source: i32, topic_id: String },
+pub(super) enum From {
+    Position {
+        position: i64,
+        epoch: i64,
+        witness: Option<Witness>,
+        source: i32,
+        topic_id: String,
+    },
     /// Nothing is fetched until a person has looked.
-    Stopped { why: String },
+    Stopped {
+        why: String,
+    },
 }
 
 /// Resolves starts.
 #[derive(Debug)]
-pub struct Starter {
-    pub shared: Arc<Shared>,
-    pub session: Session,
-    pub admin: Admin,
-    pub assigned: mpsc::UnboundedReceiver<Vec<Assigned>>,
-    pub pipeline: mpsc::UnboundedSender<Message>,
+pub(super) struct Starter {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Session,
+    pub(super) admin: Admin,
+    pub(super) assigned: mpsc::UnboundedReceiver<Vec<Assigned>>,
+    pub(super) pipeline: mpsc::UnboundedSender<Message>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +66,7 @@ impl Starter {
     ///
     /// # Errors
     /// When a person must act: the schema is wrong.
-    pub async fn run(mut self) -> Result<(), crate::task::Stopped> {
+    pub(super) async fn run(mut self) -> Result<(), crate::task::Stopped> {
         while let Some(assigned) = self.assigned.recv().await {
             loop {
                 match self.resolve(&assigned).await {
@@ -125,9 +133,8 @@ impl Starter {
         let mut checked = Vec::new();
         for assigned in wanted {
             let number = assigned.partition.partition;
-            let row = rows
-                .iter()
-                .find(|row| row.topic_id == topic.topic_id && row.partition == number);
+            let row =
+                rows.iter().find(|row| row.topic_id == topic.topic_id && row.partition == number);
             let Some(row) = row else { continue };
             checked.push(((*assigned).clone(), row.clone()));
         }

@@ -36,14 +36,14 @@ const RETENTION_EVERY: Duration = Duration::from_secs(5);
 const SLICE: i64 = 500;
 
 /// One sweeper.
-pub struct Sweeper {
-    pub shared: Arc<Shared>,
-    pub session: Session,
-    pub lease: Lease,
-    pub claims: Claims,
-    pub pipeline: mpsc::UnboundedSender<Message>,
-    pub health: Health,
-    pub stop: watch::Receiver<bool>,
+pub(super) struct Sweeper {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Session,
+    pub(super) lease: Lease,
+    pub(super) claims: Claims,
+    pub(super) pipeline: mpsc::UnboundedSender<Message>,
+    pub(super) health: Health,
+    pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Sweeper {
@@ -51,7 +51,7 @@ impl Sweeper {
     ///
     /// # Errors
     /// When a person must act: the schema is wrong.
-    pub async fn run(mut self) -> Result<(), Stopped> {
+    pub(super) async fn run(mut self) -> Result<(), Stopped> {
         let name = format!("sweeper {}", self.shared.connector.name);
         let tick = self.health.watch(name, Duration::from_secs(120));
         let mut due = clock::every(DUE_EVERY);
@@ -133,8 +133,7 @@ impl Sweeper {
         let worker = self.lease.worker();
         let shared = Arc::clone(&self.shared);
         let mut tx = self.session.begin().await?;
-        let claims =
-            claim::claim_due(&mut tx, worker, shared.connector_id, name, free).await?;
+        let claims = claim::claim_due(&mut tx, worker, shared.connector_id, name, free).await?;
         let held = |claim| Held { worker, rule, claim, unrenderable: None };
         let mut held: Vec<Held> = claims.into_iter().map(held).collect();
         super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
@@ -197,18 +196,18 @@ impl Sweeper {
             let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *orphan.name);
             let Some(lane) = lane else { continue };
             let history = orphan.recorded.after_attempt(0);
-            let (status, due_in_ms, note) =
-                match after_death(&lane.policy, &history, super::draw()) {
-                    Next::Unknown { due_in_ms } => {
-                        lane.set_backlog(true);
-                        (Status::Unknown, due_in_ms, String::new())
-                    }
-                    Next::Done { .. } => (Status::Done, 0, "counted as done".to_owned()),
-                    Next::Held { why } => (Status::Held, 0, why.as_str().to_owned()),
-                    Next::Waiting { .. } | Next::Rejected | Next::Halted { .. } => {
-                        (Status::Held, 0, "its worker died".to_owned())
-                    }
-                };
+            let (status, due_in_ms, note) = match after_death(&lane.policy, &history, super::draw())
+            {
+                Next::Unknown { due_in_ms } => {
+                    lane.set_backlog(true);
+                    (Status::Unknown, due_in_ms, String::new())
+                }
+                Next::Done { .. } => (Status::Done, 0, "counted as done".to_owned()),
+                Next::Held { why } => (Status::Held, 0, why.as_str().to_owned()),
+                Next::Waiting { .. } | Next::Rejected | Next::Halted { .. } => {
+                    (Status::Held, 0, "its worker died".to_owned())
+                }
+            };
             if let Some(metrics) = shared.metrics.effect(lane.rule) {
                 metrics.taken_over(1);
             }

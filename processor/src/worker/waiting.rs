@@ -11,10 +11,10 @@ use crate::clock::Moment;
 use crate::kafka::AssignmentId;
 
 /// Names a record of a live assignment.
-pub type At = (AssignmentId, i64);
+pub(super) type At = (AssignmentId, i64);
 
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub(super) struct Waiting {
     records: BTreeMap<At, Record>,
     by_effect: HashMap<Key, Vec<At>>,
     deadlines: BTreeSet<(Moment, At)>,
@@ -28,7 +28,7 @@ struct Record {
 
 impl Waiting {
     /// Notes that a record waits. `deadline`: when it is let go whatever happens; `None`: never.
-    pub fn add(&mut self, at: At, open: Vec<Key>, deadline: Option<Moment>) {
+    pub(super) fn add(&mut self, at: At, open: Vec<Key>, deadline: Option<Moment>) {
         for key in &open {
             self.by_effect.entry(*key).or_default().push(at);
         }
@@ -39,7 +39,7 @@ impl Waiting {
     }
 
     /// An effect holds nothing back any more; gives the records that wait for nothing else.
-    pub fn let_go(&mut self, key: Key) -> Vec<At> {
+    pub(super) fn let_go(&mut self, key: Key) -> Vec<At> {
         let waiting = self.by_effect.remove(&key).unwrap_or_default();
         let mut gone = Vec::new();
         for at in waiting {
@@ -54,7 +54,7 @@ impl Waiting {
     }
 
     /// Gives the records that have waited long enough.
-    pub fn expire(&mut self, now: Moment) -> Vec<At> {
+    pub(super) fn expire(&mut self, now: Moment) -> Vec<At> {
         let mut gone = Vec::new();
         while let Some((deadline, at)) = self.deadlines.first().copied() {
             if deadline > now {
@@ -67,16 +67,19 @@ impl Waiting {
     }
 
     /// An assignment has ended: its records wait no more, and are not finished either.
-    pub fn forget(&mut self, assignment: AssignmentId) {
-        let ended: Vec<At> =
-            self.records.range((assignment, i64::MIN)..=(assignment, i64::MAX)).map(|(at, _)| *at).collect();
+    pub(super) fn forget(&mut self, assignment: AssignmentId) {
+        let ended: Vec<At> = self
+            .records
+            .range((assignment, i64::MIN)..=(assignment, i64::MAX))
+            .map(|(at, _)| *at)
+            .collect();
         for at in ended {
             self.remove(at);
         }
     }
 
     /// Up to `limit` effects that records wait for, those of the oldest records first.
-    pub fn open(&self, limit: usize) -> Vec<Key> {
+    pub(super) fn open(&self, limit: usize) -> Vec<Key> {
         let mut keys = BTreeSet::new();
         for record in self.records.values() {
             if keys.len() >= limit {
@@ -87,12 +90,12 @@ impl Waiting {
         keys.into_iter().collect()
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Records of one assignment that wait.
-    pub fn of(&self, assignment: AssignmentId) -> usize {
+    pub(super) fn of(&self, assignment: AssignmentId) -> usize {
         self.records.range((assignment, i64::MIN)..=(assignment, i64::MAX)).count()
     }
 

@@ -39,27 +39,27 @@ const RACES_IN_A_ROW: u32 = 3;
 
 /// What became of one record.
 #[derive(Debug)]
-pub struct Done {
-    pub assignment: AssignmentId,
-    pub offset: i64,
+pub(super) struct Done {
+    pub(super) assignment: AssignmentId,
+    pub(super) offset: i64,
     /// Effects that still hold its offset back.
-    pub open: Vec<Key>,
-    pub age_ms: u64,
+    pub(super) open: Vec<Key>,
+    pub(super) age_ms: u64,
 }
 
 /// A batch that is durable.
 #[derive(Debug, Default)]
-pub struct Report {
-    pub done: Vec<Done>,
-    pub claimed: Vec<Held>,
+pub(super) struct Report {
+    pub(super) done: Vec<Done>,
+    pub(super) claimed: Vec<Held>,
 }
 
 /// One writer.
-pub struct Writer {
-    pub shared: Arc<Shared>,
-    pub session: Session,
-    pub lease: Lease,
-    pub claims: Claims,
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Session,
+    pub(super) lease: Lease,
+    pub(super) claims: Claims,
 }
 
 /// Why an attempt at a batch did not end in a commit.
@@ -83,7 +83,7 @@ impl Writer {
     ///
     /// # Errors
     /// Only when a person must act: the schema is wrong, or a parked record itself is refused.
-    pub async fn write(&mut self, items: Vec<Item>) -> Result<Report, Stopped> {
+    pub(super) async fn write(&mut self, items: Vec<Item>) -> Result<Report, Stopped> {
         let mut report = Report::default();
         let mut parts = vec![(items, None)];
         while let Some((mut items, parked)) = parts.pop() {
@@ -191,8 +191,10 @@ impl Writer {
         shared.metrics.stage(Stage::Decide, clock::since(begun));
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
-        let fences = write(&mut tx, &shared, &plan, &grants, worker, items, &inputs, parked).await?;
-        if !grants.keys.is_empty() && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
+        let fences =
+            write(&mut tx, &shared, &plan, &grants, worker, items, &inputs, parked).await?;
+        if !grants.keys.is_empty()
+            && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
         {
             return Err(Undone::Dead);
         }
@@ -337,7 +339,8 @@ async fn write_records(
             .collect();
         batch::write_payloads(tx, &rows).await?;
     }
-    let decided = plan.parked.iter().filter_map(|new| item_of(new.input).map(|item| (item, Some(new))));
+    let decided =
+        plan.parked.iter().filter_map(|new| item_of(new.input).map(|item| (item, Some(new))));
     let unusable = items
         .iter()
         .filter(|item| parked.is_some() || matches!(item.what, What::Unusable { .. }))
@@ -349,9 +352,7 @@ async fn write_records(
         .map(|(item, new, headers)| {
             let record = parked_record(item, headers, parked);
             match (new, &item.what) {
-                (Some(new), What::Event { event, .. }) => {
-                    ParkedRecord::decided(new, record, event)
-                }
+                (Some(new), What::Event { event, .. }) => ParkedRecord::decided(new, record, event),
                 (Some(_) | None, _) => record,
             }
         })
@@ -384,7 +385,7 @@ fn parked_record<'a>(
 }
 
 /// Reason of records whose data the database refused.
-pub const REFUSED_BY_DATABASE: &str = "refused_by_database";
+pub(super) const REFUSED_BY_DATABASE: &str = "refused_by_database";
 
 // --------------------------------------------------------------------------------------------- //
 
@@ -423,12 +424,7 @@ impl<'a> Grants<'a> {
     }
 
     /// The transaction is durable: the claims stand, and so do their slots.
-    fn keep(
-        mut self,
-        plan: &Plan,
-        fences: &BTreeMap<Key, i64>,
-        worker: uuid::Uuid,
-    ) -> Vec<Held> {
+    fn keep(mut self, plan: &Plan, fences: &BTreeMap<Key, i64>, worker: uuid::Uuid) -> Vec<Held> {
         self.slots.clear();
         let held = |(key, fence): (&Key, &i64)| {
             let effect = plan.effects.get(key)?;
@@ -540,7 +536,7 @@ fn count(
         }
     }
     for ((ending, reason), times) in endings {
-        metrics.ended(ending, reason, times);
+        metrics.events(ending, reason, times);
     }
     let bytes = items.iter().map(|item| item.record.weight()).fold(0, usize::saturating_add);
     metrics.batch(items.len(), bytes);

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::Input;
 use super::known::{EffectRow, EntityRow, InboxRow, Known, Place};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
@@ -10,7 +11,6 @@ use super::plan::{
 };
 use super::state::{Step, step};
 use super::verdict::{Verdict, verdict};
-use super::Input;
 use crate::connector::{Connector, OnConflict};
 use crate::effect::order::{OpenEffect, Turn};
 use crate::effect::status::Status;
@@ -40,12 +40,24 @@ struct Fold<'a> {
 
 /// What one event means, not yet folded in.
 enum Meaning {
-    Again { row: InboxRow },
-    Conflict { known: Fingerprint },
+    Again {
+        row: InboxRow,
+    },
+    Conflict {
+        known: Fingerprint,
+    },
     /// The entity was set by this event, though the inbox has forgotten it.
     Known,
-    Fresh { ending: Ending, moved: Option<Moved>, owed: Owed },
-    Parked { quarantine: bool, reason: ParkReason, detail: String },
+    Fresh {
+        ending: Ending,
+        moved: Option<Moved>,
+        owed: Owed,
+    },
+    Parked {
+        quarantine: bool,
+        reason: ParkReason,
+        detail: String,
+    },
 }
 
 impl Meaning {
@@ -167,8 +179,7 @@ impl Fold<'_> {
             self.plan.ledger.insert(key, line);
         }
         for (key, effect) in owed.effects {
-            let status =
-                if effect.turn == Turn::Skip { Status::Skipped } else { Status::Waiting };
+            let status = if effect.turn == Turn::Skip { Status::Skipped } else { Status::Waiting };
             let row = EffectRow { status, request_hash: effect.request_hash };
             self.known.effects.insert(key, row);
             if status == Status::Waiting {
@@ -244,4 +255,3 @@ impl Fold<'_> {
 const fn ended(ending: Ending, reason: Option<ParkReason>) -> Decision {
     Decision { ending, reason, effects: Vec::new(), age_ms: 0, moved: None }
 }
-

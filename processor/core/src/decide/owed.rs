@@ -92,7 +92,9 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
                         owed.needs_payload |= call.request.is_none();
                         owed.effects.push((key, call));
                     }
-                    Some(EffectRow { status, request_hash }) if *request_hash == call.request_hash => {
+                    Some(EffectRow { status, request_hash })
+                        if *request_hash == call.request_hash =>
+                    {
                         statuses.insert(key, *status);
                     }
                     Some(_) => return Err(conflict(rule, "request")),
@@ -103,7 +105,8 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
     let none = Vec::new();
     for (_, effect) in &mut owed.effects {
         let Some(rule) = connector.effects.get(effect.rule) else { continue };
-        effect.after = rule.after.iter().filter_map(|at| keys.get(*at).copied().flatten()).collect();
+        effect.after =
+            rule.after.iter().filter_map(|at| keys.get(*at).copied().flatten()).collect();
         let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
         effect.turn = turn(event.key, effect.version, &effect.after, lane, &statuses);
     }
@@ -142,7 +145,10 @@ fn key(
         let value = expr.eval(scope).map_err(|error| Refusal::expression(rule, "key", error))?;
         let part = value.as_key_part().filter(|part| part.len() <= PART_BYTES_MAX);
         part.ok_or_else(|| {
-            let what = format!("is {}, not a text or an integer of at most {PART_BYTES_MAX} bytes", value.kind());
+            let what = format!(
+                "is {}, not a text or an integer of at most {PART_BYTES_MAX} bytes",
+                value.kind()
+            );
             Refusal::expression(rule, "key", what)
         })
     };
@@ -242,7 +248,8 @@ fn line(
         Refusal::expression(rule, "entry.account", "is no text or integer of 1 to 512 bytes")
     })?;
     let metric = body.metric.render(scope);
-    let metric = metric.map_err(|error| Refusal::expression(rule, "entry.metric", chain(&error)))?;
+    let metric =
+        metric.map_err(|error| Refusal::expression(rule, "entry.metric", chain(&error)))?;
     if !(1..=PART_BYTES_MAX).contains(&metric.len()) {
         let what = format!("has {} bytes, not 1 to {PART_BYTES_MAX}", metric.len());
         return Err(Refusal::expression(rule, "entry.metric", what));

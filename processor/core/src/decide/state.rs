@@ -51,18 +51,15 @@ pub(super) fn step(
             return Step::Parked { quarantine: true, reason, detail };
         }
     };
-    let view = StateView {
-        current: &current,
-        previous: &current,
-        version: about.version,
-        moved: false,
-    };
+    let view =
+        StateView { current: &current, previous: &current, version: about.version, moved: false };
     let scope = Scope { state: Some(view), ..*scope };
     for (index, transition) in rules.transitions.iter().enumerate() {
         if !transition.from.iter().any(|from| **from == *current) {
             continue;
         }
-        match transition.condition.as_ref().map_or(Ok(true), |condition| condition.is_true(&scope)) {
+        match transition.condition.as_ref().map_or(Ok(true), |condition| condition.is_true(&scope))
+        {
             Ok(false) => {}
             Ok(true) => {
                 let to = Arc::from(&*transition.to);

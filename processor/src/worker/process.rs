@@ -1,0 +1,120 @@
+//! One process: a lease, a heartbeat, and a worker for each connector.
+
+use std::sync::Arc;
+
+use oncely_connectors::effect::egress::Egress;
+use oncely_connectors::secret::SecretSource;
+use oncely_core::connector::Connector;
+use tokio::sync::watch;
+
+use super::claims::Claims;
+use super::lease::{self, Lease};
+use super::run::{Parts, RunError, run};
+use crate::config::Settings;
+use crate::http::Health;
+use crate::store::{self, Session};
+use crate::task::{self, Vital};
+use crate::telemetry::Metrics;
+
+/// What a process is made from.
+pub struct Process {
+    /// Checked together: no two with one group.
+    pub connectors: Vec<Arc<Connector>>,
+    pub settings: Settings,
+    pub secrets: Arc<dyn SecretSource>,
+    pub egress: Egress,
+    pub metrics: Metrics,
+    pub health: Health,
+    /// Becomes true when the process is to end: what is in flight is settled first, within the
+    /// drain and grace of the settings.
+    pub stop: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.connectors.iter().map(|connector| &connector.name).collect();
+        f.debug_struct("Process").field("connectors", &names).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    /// Runs all connectors until told to stop, or until one of them cannot go on: then the process
+    /// is to end with a failure, and the others are stopped cleanly.
+    ///
+    /// # Errors
+    /// The first [`RunError`], which names what is to be put right.
+    pub async fn run(self) -> Result<(), RunError> {
+        let vital = Vital::new(&self.metrics);
+        let (lease, claims) = (Lease::new(), Claims::default());
+        let database =
+            store::Settings::parse(self.settings.database.url()).map_err(RunError::Database)?;
+        let (heart_stop, heart_stopped) = watch::channel(false);
+        let heart = lease::beat(
+            lease.clone(),
+            self.settings.worker,
+            Session::new(database.clone(), "heartbeat"),
+            self.metrics.clone(),
+            self.health.clone(),
+            heart_stopped,
+        );
+        let heart = vital.spawn("heartbeat", heart);
+        let (stop, stopped) = watch::channel(false);
+        let mut running = tokio::task::JoinSet::new();
+        for connector in &self.connectors {
+            let parts = Parts {
+                connector: Arc::clone(connector),
+                settings: self.settings.clone(),
+                secrets: Arc::clone(&self.secrets),
+                egress: self.egress.clone(),
+                metrics: self.metrics.clone(),
+                health: self.health.clone(),
+                lease: lease.clone(),
+                claims: claims.clone(),
+                vital: vital.clone(),
+                stop: stopped.clone(),
+            };
+            let work = task::spawn("connector", &self.metrics, run(parts));
+            running.spawn(async move { work.await });
+        }
+        let mut asked = self.stop.clone();
+        let mut failure = None;
+        loop {
+            tokio::select! {
+                ended = running.join_next() => match ended {
+                    None => break,
+                    Some(Ok(Ok(Ok(Ok(()))))) => {}
+                    Some(Ok(Ok(Ok(Err(error))))) => { failure.get_or_insert(error); }
+                    Some(_) => { failure.get_or_insert(RunError::Lost { part: "connector" }); }
+                },
+                part = vital.failed(), if failure.is_none() => {
+                    failure.get_or_insert(RunError::Lost { part });
+                }
+                _ = asked.wait_for(|stop| *stop), if !*stop.borrow() => self.health.stopping(),
+            }
+            if failure.is_some() || *asked.borrow() {
+                stop.send_replace(true);
+            }
+            if matches!(failure, Some(RunError::Lost { .. })) {
+                // A part that others wait for is gone: what is in flight is found by its lease.
+                break;
+            }
+        }
+        heart_stop.send_replace(true);
+        drop(heart.await);
+        if claims.count() == 0 {
+            end(&lease, Session::new(database, "end")).await;
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Ends the worker's row, so that nobody has to wait for its lease. A failure only costs that wait.
+async fn end(lease: &Lease, mut session: Session) {
+    let ended = match session.connection().await {
+        Ok(connection) => store::lease::end(connection, lease.worker()).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = ended {
+        tracing::warn!(cause = %super::chain(&error), "the worker's row could not be ended");
+    }
+}
