@@ -1,0 +1,36 @@
+# One place for the commands that people type. `make` alone says what there is.
+SHELL := /bin/sh
+CARGO ?= cargo
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench servers
+
+help: ## Show this list
+	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo
+	@echo 'Debian or Ubuntu with Rust is enough: what else is missing is named, then installed.'
+
+demo: ## See it work: 1,000 events with repeats and kills, and the table at the end
+	@tests/install demo
+	@tests/postgres/fetch
+	$(CARGO) run --release -p oncely -- demo
+
+test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
+	$(CARGO) test --workspace
+
+check: ## What a change has to pass: format, lints, tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@$(MAKE) --no-print-directory test
+
+format: ## Format the code
+	$(CARGO) fmt --all
+
+bench: servers ## Measure, on this machine; QUICK=1 for a short look
+	$(CARGO) run --release -p oncely-tests --bin bench -- $(if $(QUICK),--quick)
+
+servers: ## Install what is missing, and fetch PostgreSQL and Kafka into the cache
+	@tests/install
+	@tests/postgres/fetch
+	@tests/kafka/fetch
