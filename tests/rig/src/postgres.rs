@@ -5,6 +5,7 @@
 //! again. Never touches a server that is not its own, installs nothing, and leaves nothing behind.
 
 mod binaries;
+mod standby;
 mod wire;
 
 use std::ffi::OsString;

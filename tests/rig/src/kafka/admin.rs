@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication, TopicResult,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -184,10 +186,7 @@ fn stopped(error: tokio::task::JoinError) -> RigError {
 }
 
 /// Every answer of an admin request has to be good.
-fn all_well(
-    doing: &str,
-    answers: Result<Vec<Result<String, (String, RDKafkaErrorCode)>>, KafkaError>,
-) -> Result<(), RigError> {
+fn all_well(doing: &str, answers: Result<Vec<TopicResult>, KafkaError>) -> Result<(), RigError> {
     for answer in answers.map_err(refused(doing))? {
         answer.map_err(|(_, code)| refused(doing)(KafkaError::AdminOp(code)))?;
     }

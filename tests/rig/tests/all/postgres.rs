@@ -5,8 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use oncely_rig::RigError;
-use oncely_rig::places;
+use oncely_rig::places::{self, Scratch};
 use oncely_rig::postgres::{Binaries, Cluster, PostgresOptions};
+use oncely_rig::proxy::{Direction, Mode, Proxy};
+
+const BOUND: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn what_was_committed_is_there_after_a_kill() {
@@ -44,9 +47,10 @@ async fn a_frozen_cluster_answers_nobody_until_resumed() {
 
 #[tokio::test]
 async fn settings_place_and_errors_are_those_asked_for() {
+    // A tmpfs, where this user may write to one.
     let base = PathBuf::from("/dev/shm");
     let options = PostgresOptions {
-        base_dir: base.is_dir().then_some(base),
+        base_dir: Scratch::new(Some(&base), "may-write").is_ok().then_some(base),
         ..PostgresOptions::quick().with("shared_buffers", "16MB")
     };
     let cluster = Cluster::start(&options).await.unwrap();
@@ -62,6 +66,31 @@ async fn settings_place_and_errors_are_those_asked_for() {
     assert!(data.exists());
     drop(cluster);
     assert!(!data.exists(), "a dropped cluster leaves nothing");
+}
+
+/// W10, E2, E3: commits that an asynchronous standby has not received are gone after a failover.
+#[tokio::test]
+async fn a_promoted_standby_has_lost_what_it_had_not_received() {
+    let mut primary = Cluster::start(&PostgresOptions::quick()).await.unwrap();
+    let proxy = Proxy::start(primary.address()).await.unwrap();
+    let mut wire = primary.connect("postgres").await.unwrap();
+    wire.run("CREATE TABLE kept (id int); INSERT INTO kept VALUES (1)").await.unwrap();
+    let standby = primary.start_standby(Some(proxy.port()), &[]).await.unwrap();
+    let mut there = standby.connect("postgres").await.unwrap();
+    wire.run("INSERT INTO kept VALUES (2)").await.unwrap();
+    primary.wait_standby(BOUND).await.unwrap();
+    assert_eq!(there.value("SELECT count(*) FROM kept").await.unwrap(), "2");
+    let error = there.run("INSERT INTO kept VALUES (9)").await.unwrap_err();
+    assert!(matches!(&error, RigError::Sql { code, .. } if code == "25006"), "{error}");
+
+    proxy.set(Mode::Stall(Direction::ToClient));
+    wire.run("INSERT INTO kept VALUES (3)").await.unwrap();
+    primary.kill().await.unwrap();
+    proxy.cut_all();
+    standby.promote().await.unwrap();
+    there.run("INSERT INTO kept VALUES (4)").await.unwrap();
+    let kept = there.value("SELECT string_agg(id::text, ',' ORDER BY id) FROM kept").await.unwrap();
+    assert_eq!(kept, "1,2,4");
 }
 
 #[tokio::test]
