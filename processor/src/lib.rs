@@ -1,5 +1,6 @@
 //! Oncely: each business event has its effect once.
 //!
+//! - [`cli`]: the commands that people type
 //! - [`config`], [`clock`], [`telemetry`], [`task`]: environment, time, metrics and logs, tasks
 //! - [`http`]: metrics and health
 //! - [`kafka`]: records in, offsets out
@@ -18,6 +19,7 @@
     )
 )]
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `oncely`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    oncely::cli::main(std::env::args_os())
+}

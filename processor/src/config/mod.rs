@@ -45,6 +45,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_LOG", "info", "level, or target=level after commas"),
     ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
     ("ONCELY_LOG_BUSINESS_ID", "hash", "hash or plain"),
+    ("ONCELY_ACTOR", "the user's name", "who stands in audit rows"),
 ];
 
 /// All that `oncely run` needs besides its connectors.
@@ -89,6 +90,20 @@ pub fn host_name() -> String {
     let name = Environment::of_process().raw("HOSTNAME").map(str::to_owned);
     name.or_else(|| std::fs::read_to_string("/etc/hostname").ok())
         .map_or_else(|| "unknown".to_owned(), |name| name.trim().chars().take(200).collect())
+}
+
+/// Who types: stands in the audit row of what is overridden.
+pub fn actor(environment: &Environment) -> String {
+    let named = ["ONCELY_ACTOR", "USER", "LOGNAME"].iter().find_map(|name| environment.raw(name));
+    named.unwrap_or("unknown").to_owned()
+}
+
+/// The settings file of a named context.
+pub fn context_file(environment: &Environment, context: &str) -> PathBuf {
+    let home = || environment.raw("HOME").map_or_else(PathBuf::new, |home| home.into());
+    let base = environment.raw("XDG_CONFIG_HOME");
+    let base = base.map_or_else(|| home().join(".config"), PathBuf::from);
+    base.join("oncely").join(format!("{context}.env"))
 }
 
 fn http_listen(environment: &Environment) -> Result<SocketAddr, ConfigError> {

@@ -1,0 +1,138 @@
+//! What a command answers: text for people and one JSON document for machines.
+
+use chrono::{DateTime, Utc};
+use clap::ValueEnum;
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+
+/// For whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// Tables and text for people.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+}
+
+/// The same, said twice.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) json: Value,
+    pub(super) exit: Exit,
+}
+
+impl Answer {
+    pub(super) fn new(text: impl Into<String>, json: Value) -> Self {
+        Self { text: text.into(), json, exit: Exit::Ok }
+    }
+}
+
+/// Characters of one cell of a list; `show` shows the whole.
+const CELL_CHARS_MAX: usize = 60;
+
+/// A table without lines, one row a line.
+pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().map(|name| name.to_uppercase()));
+    for row in rows {
+        table.add_row(row.iter().map(|cell| cut(cell)));
+    }
+    table.lines().map(|line| line.trim_end().trim_start_matches(' ').to_owned() + "\n").collect()
+}
+
+fn cut(cell: &str) -> String {
+    let cell = shown(cell);
+    if cell.chars().count() <= CELL_CHARS_MAX {
+        return cell;
+    }
+    cell.chars().take(CELL_CHARS_MAX.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Names and values, one a line.
+pub(super) fn fields(pairs: &[(&str, String)]) -> String {
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let set = pairs.iter().filter(|(_, value)| !value.is_empty());
+    set.map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+}
+
+/// Text from an event, without what could drive a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Bytes for people: JSON with indentation, else text, else hexadecimal digits.
+pub(super) fn bytes_text(bytes: &[u8]) -> String {
+    if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+        return serde_json::to_string_pretty(&value).unwrap_or_default();
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => shown(text),
+        Err(_) => format!("0x{}", hex(bytes)),
+    }
+}
+
+/// Bytes for machines: `{"text": …}` or `{"hex": …}`.
+pub(super) fn bytes_json(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!({ "text": text }),
+        Err(_) => json!({ "hex": hex(bytes) }),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A time as people and machines read it, in UTC, to the millisecond.
+pub(super) fn time(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+pub(super) fn time_or_none(at: Option<DateTime<Utc>>) -> String {
+    at.map(time).unwrap_or_default()
+}
+
+/// `1 row`, `2 rows`.
+pub(super) fn counted(count: usize, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_harmless() {
+        let rows = vec![
+            vec!["1".to_owned(), "a\u{1b}[2Jb".to_owned()],
+            vec!["22".to_owned(), "x".repeat(70)],
+        ];
+        insta::assert_snapshot!(table(&["id", "detail"], rows), @r#"
+        ID  DETAIL
+        1   a\u{1b}[2Jb
+        22  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        "#);
+    }
+
+    #[test]
+    fn bytes_are_shown_as_what_they_are() {
+        assert_eq!(bytes_text(b"{\"a\":1}"), "{\n  \"a\": 1\n}");
+        assert_eq!(bytes_text(b"plain\n"), "plain\\u{a}");
+        assert_eq!(bytes_text(&[0xff, 0]), "0xff00");
+        assert_eq!(bytes_json(&[0xff]), json!({ "hex": "ff" }));
+    }
+}

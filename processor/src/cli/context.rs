@@ -1,0 +1,104 @@
+//! What every command starts from.
+
+use std::path::PathBuf;
+
+use sqlx::PgConnection;
+
+use super::answer::Output;
+use super::exit::CliError;
+use super::print;
+use crate::config::{self, Database, Environment};
+use crate::store::Settings;
+use crate::store::admin::Change;
+
+/// Settings in force, and how to answer.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) environment: Environment,
+    pub(super) output: Output,
+    pub(super) yes: bool,
+}
+
+/// Flags of every command.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct Global {
+    /// Settings file: one NAME=value a line; flags and the environment win
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "context")]
+    config: Option<PathBuf>,
+    /// Named settings file: ~/.config/oncely/NAME.env
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+    /// Where the database is [setting: ONCELY_DATABASE_URL]
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
+    /// How to answer
+    #[arg(long, global = true, value_enum, default_value_t)]
+    output: Output,
+    /// Do not ask before a change
+    #[arg(long, short = 'y', global = true)]
+    yes: bool,
+}
+
+impl Global {
+    pub(super) fn context(self, mut environment: Environment) -> Result<Context, CliError> {
+        if let Some(url) = self.database {
+            environment.set("ONCELY_DATABASE_URL", url);
+        }
+        let named = self.context.map(|name| config::context_file(&environment, &name));
+        if let Some(file) = self.config.or(named) {
+            environment.under_file(&file)?;
+        }
+        Ok(Context { environment, output: self.output, yes: self.yes })
+    }
+}
+
+impl Context {
+    /// One connection to the database.
+    pub(super) async fn connect(&self, task: &str) -> Result<PgConnection, CliError> {
+        let database = Database::read(&self.environment)?;
+        let settings = Settings::parse(database.url())
+            .map_err(|_| CliError::Config(config::ConfigError::DatabaseUrl.into()))?;
+        settings.connect(task).await.map_err(|source| CliError::Store {
+            what: format!("the database at {} cannot be reached", database.host()),
+            source,
+        })
+    }
+
+    /// Who changes something, and why.
+    pub(super) fn change(&self, reason: &str, dry_run: bool) -> Result<Change, CliError> {
+        if reason.trim().is_empty() {
+            return Err(CliError::Usage(
+                "--reason is empty: say why, for the audit row".to_owned(),
+            ));
+        }
+        let actor = config::actor(&self.environment);
+        Ok(Change { actor, reason: reason.to_owned(), dry_run })
+    }
+
+    /// Asks before a change, unless `--yes` was given.
+    pub(super) fn confirm(&self, question: &str) -> Result<(), CliError> {
+        if self.yes {
+            return Ok(());
+        }
+        match print::confirm(question) {
+            Some(true) => Ok(()),
+            Some(false) => Err(CliError::Failed("nothing was changed".to_owned())),
+            None => Err(CliError::Usage(
+                "nobody can be asked here: give --yes, or --dry-run to see what would change"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// Options of every change.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ChangeArgs {
+    /// Why, for the audit row
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: String,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}

@@ -1,0 +1,213 @@
+//! The commands on a real database of their own.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use oncely_core::key::Key;
+use oncely_rig::postgres::{Cluster, PostgresOptions};
+use serde_json::Value;
+
+use super::answer::{Answer, Output};
+use super::*;
+
+/// A cluster with the schema in it, and a runtime to talk to it.
+struct World {
+    runtime: tokio::runtime::Runtime,
+    cluster: Cluster,
+}
+
+impl World {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let cluster = runtime.block_on(Cluster::start(&PostgresOptions::quick())).unwrap();
+        Self { runtime, cluster }
+    }
+
+    fn sql(&self, statements: &str) -> Vec<oncely_rig::postgres::Row> {
+        self.runtime.block_on(async {
+            let mut wire = self.cluster.connect("postgres").await.unwrap();
+            wire.run(statements).await.unwrap()
+        })
+    }
+
+    fn try_oncely(&self, args: &[&str]) -> Result<Answer, CliError> {
+        let args = ["oncely"].iter().chain(args).map(OsString::from);
+        let cli = Cli::try_parse_from(args).unwrap();
+        let url = self.cluster.url("postgres");
+        let pairs = [("ONCELY_DATABASE_URL", url.as_str()), ("ONCELY_ACTOR", "ana")];
+        let context = cli.global.context(Environment::of_pairs(pairs)).unwrap();
+        assert_eq!(context.output, Output::Table);
+        run(cli.command, &context)
+    }
+
+    fn oncely(&self, args: &[&str]) -> Answer {
+        self.try_oncely(args).unwrap()
+    }
+
+    /// The answer for people, and that it could be given to machines as well.
+    fn text(&self, args: &[&str]) -> String {
+        let answer = self.oncely(args);
+        assert!(answer.json.is_object());
+        answer.text
+    }
+
+    fn effect(&self, key: Key) -> Value {
+        self.oncely(&["effects", "show", &key.wire()]).json
+    }
+}
+
+fn effect_key(n: u8) -> Key {
+    Key::from_bytes([n; 16])
+}
+
+/// One event with a held effect and one that comes after it, a quarantined record, a stopped
+/// partition.
+fn seed() -> String {
+    let event = Key::event("invoices", "acct_7", "in_1");
+    let entity = Key::entity("invoices", "acct_7", "invoice", "1");
+    let (first, second) = (effect_key(1), effect_key(2));
+    let at = "'2026-11-29T10:02:11Z'";
+    format!(
+        "INSERT INTO oncely.connector (name, scope, group_name)
+            VALUES ('other', 'other', 'g0'), ('invoice-paid', 'invoices', 'g');
+        INSERT INTO oncely.source (connector, cluster_id, topic_id, topic)
+            VALUES (2, 'c', 't', 'billing.invoices.v1');
+        INSERT INTO oncely.inbox (key, fingerprint, entity, version, first_offset, first_seen_at,
+                first_partition, source, outcome, tenant, from_state, to_state, effects)
+            VALUES ('{event}', '{event}', '{entity}', 7, 88121, {at}, 3, 1, 'applied', 'acct_7',
+                'open', 'paid', '{{{first},{second}}}');
+        INSERT INTO oncely.entity (key, event, version, tenant, state)
+            VALUES ('{entity}', '{event}', 7, 'acct_7', 'paid');
+        INSERT INTO oncely.repeat (key, last_seen_at, last_offset, times, last_partition, source)
+            VALUES ('{event}', '2026-11-29T10:05:40Z', 88990, 2, 3, 1);
+        INSERT INTO oncely.effect (key, event, lane, request_hash, fence, version, created_at,
+                first_sent_at, last_sent_at, connector, attempts, ordinal, was_unknown, status,
+                name, tenant, business_id, note, request)
+            VALUES ('{first}', '{event}', '{entity}', '{event}', 5, 7, {at}, {at}, {at}, 2, 1, 0,
+                true, 'held', 'settle', 'acct_7', 'in_1', 'it may have been applied',
+                '{{\"kind\":\"http\"}}');
+        INSERT INTO oncely.effect (key, event, lane, request_hash, version, created_at, connector,
+                ordinal, status, name, tenant, business_id, after_keys)
+            VALUES ('{second}', '{event}', '{entity}', '{event}', 7, {at}, 2, 1, 'waiting',
+                'receipt', 'acct_7', 'in_1', '{{{first}}}');
+        INSERT INTO oncely.attempt (effect, fence, worker, at, outcome, note)
+            VALUES ('{first}', 5, '{event}', '2026-11-29T10:02:26Z', 'unknown', 'timed out');
+        INSERT INTO oncely.parked (event, record_offset, parked_at, record_partition, source,
+                connector, kind, reason, tenant, business_id, detail, record_key, value, headers)
+            VALUES ('{event}', 4, '2026-11-29T10:06:00Z', 0, 1, 2, 'quarantine', 'conflict',
+                'acct_7', 'in_1', 'same id, other content', '\\x6b', '\\xff00', '[]');
+        INSERT INTO oncely.progress (group_name, cluster_id, topic, topic_id, partition, position,
+                updated_at, stopped)
+            VALUES ('g', 'c', 'billing.invoices.v1', 't', 3, 88000, {at}, 'the topic was recreated'),
+                ('g', 'c', 'billing.invoices.v1', 't', 4, 10, {at}, NULL);"
+    )
+}
+
+#[test]
+fn the_commands_on_a_real_database() {
+    let world = World::new();
+    assert_eq!(world.oncely(&["migrate", "status"]).exit, Exit::Failed);
+    assert!(world.try_oncely(&["effects", "list"]).is_err());
+    assert_eq!(world.text(&["migrate", "up"]), "applied 1 spine\n");
+    assert_eq!(world.text(&["migrate", "up"]), "up to date\n");
+    assert_eq!(world.oncely(&["migrate", "status"]).exit, Exit::Ok);
+    world.sql(&seed());
+
+    let mut said = String::new();
+    for args in [
+        &["explain", "in_1", "--tenant", "acct_7"][..],
+        &["explain", "in_1"],
+        &["effects", "list", "--status", "held", "--status", "waiting"],
+        &["effects", "list", "--connector", "other"],
+        &["effects", "show", &effect_key(1).wire()],
+        &["quarantine", "list"],
+        &["quarantine", "show", "1"],
+        &["dlq", "list"],
+        &["progress", "list"],
+    ] {
+        said.push_str(&format!("$ oncely {}\n{}\n", args.join(" "), world.text(args)));
+    }
+    insta::assert_snapshot!("answers", said);
+    assert_eq!(world.oncely(&["explain", "in_2", "--tenant", "acct_7"]).exit, Exit::Failed);
+
+    resolving(&world);
+    accepting(&world);
+    counting(&world);
+}
+
+fn resolving(world: &World) {
+    let (first, second) = (effect_key(1).wire(), effect_key(2).wire());
+    let resolve = |key: &str, word: &str, more: &[&str]| {
+        let args = ["effects", "resolve", key, "--as", word, "--reason", "INC-7", "--yes"];
+        world.oncely(&[&args[..], more].concat())
+    };
+    let blocked = resolve(&second, "skipped", &[]);
+    assert_eq!(blocked.exit, Exit::Failed);
+    assert!(blocked.text.contains("waits for an earlier effect"), "{}", blocked.text);
+
+    let dry = resolve(&first, "done", &["--dry-run"]);
+    assert!(dry.text.contains("nothing was changed"), "{}", dry.text);
+    assert_eq!(world.effect(effect_key(1))["status"], "held");
+
+    resolve(&first, "retry", &[]);
+    let retried = world.effect(effect_key(1));
+    assert_eq!(retried["status"], "waiting");
+    assert_eq!(retried["was_unknown"], false);
+    assert!(retried["due_at"].is_string());
+    assert!(world.effect(effect_key(2))["due_at"].is_null());
+
+    resolve(&first, "done", &["--result", r#"{"id": "st_55"}"#]);
+    let done = world.effect(effect_key(1));
+    assert_eq!(done["status"], "done");
+    assert_eq!(done["result"]["text"], r#"{"id":"st_55"}"#);
+    assert!(world.effect(effect_key(2))["due_at"].is_string(), "the successor was woken");
+
+    let twice = resolve(&first, "retry", &[]);
+    assert_eq!(twice.exit, Exit::Failed);
+    assert!(twice.text.contains("it is final"), "{}", twice.text);
+
+    let json = world.oncely(&["explain", "in_1", "--tenant", "acct_7"]).json;
+    let states = json["found"][0]["timeline"].as_array().unwrap();
+    let by_hand = states.iter().filter(|entry| entry["state"] == "BY HAND");
+    assert_eq!(by_hand.count(), 2, "every override has an audit row: {json:#}");
+}
+
+fn accepting(world: &World) {
+    let accept = ["progress", "accept", "--group", "g", "--topic", "billing.invoices.v1"];
+    let rest = ["--all", "--at", "0", "--reason", "INC-8", "--yes"];
+    let dry = world.text(&[&accept[..], &rest, &["--dry-run"]].concat());
+    assert!(dry.contains("would accept 1 partition"), "{dry}");
+    let answer = world.oncely(&[&accept[..], &rest].concat());
+    assert_eq!(answer.json["accepted"][0]["was_at"], 88_000);
+    let again = world.try_oncely(&[&accept[..], &rest].concat()).unwrap_err();
+    assert!(again.to_string().contains("nothing of billing.invoices.v1 is stopped"), "{again}");
+    let listed = world.oncely(&["progress", "list"]).json;
+    assert_eq!(listed["progress"][0]["position"], 0);
+    assert_eq!(listed["progress"][0]["epoch"], 2);
+    assert_eq!(listed["progress"][1]["epoch"], 1);
+}
+
+/// One worker counts what is open, the others stay silent.
+fn counting(world: &World) {
+    let (eldest, second) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
+    world.sql(&format!(
+        "INSERT INTO oncely.worker (id, started_at, lease_ms, host)
+         VALUES ('{eldest}', now() - interval '1 hour', 5000, 'a'), ('{second}', now(), 5000, 'b')"
+    ));
+    let count = |me| {
+        world.runtime.block_on(async {
+            let settings = crate::store::Settings::parse(&world.cluster.url("postgres")).unwrap();
+            let mut connection = settings.connect("test").await.unwrap();
+            crate::store::admin::open::count(&mut connection, me).await.unwrap()
+        })
+    };
+    assert_eq!(count(second), None);
+    let open = count(eldest).unwrap();
+    assert_eq!(open.effects.len(), 1);
+    assert_eq!(open.effects[0].effect, "receipt");
+    assert_eq!(open.parked[0].quarantined, 1);
+}

@@ -1,0 +1,330 @@
+//! `oncely effects`: what is owed, and a person's word on it.
+
+use clap::{Subcommand, ValueEnum};
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use serde_json::{Value, json};
+use sqlx::Connection;
+
+use super::answer::{
+    Answer, bytes_json, bytes_text, counted, fields, shown, table, time, time_or_none,
+};
+use super::context::{ChangeArgs, Context};
+use super::exit::{CliError, Exit};
+use crate::store::StoreError;
+use crate::store::admin::effects::{self, AttemptRow, Bytes, EffectRow, Filter};
+use crate::store::admin::resolve::{Resolution, Resolved, resolve};
+
+/// See and resolve effects.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Effects {
+    /// List effects, newest first
+    #[command(after_help = "\
+Examples:
+  oncely effects list --status held --status unknown
+  oncely effects list --connector invoice-paid --id in_1009 --output json")]
+    List(List),
+    /// Show one effect: its attempts, its request, its result
+    #[command(after_help = "\
+Examples:
+  oncely effects show ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817")]
+    Show {
+        /// Key as `list` shows it or as the provider received it
+        key: String,
+    },
+    /// Resolve an effect that is held, unknown, or failing
+    #[command(after_help = "\
+A person's word ends unknown. What was seen before stays in the audit row and in the attempts.
+  done       it has happened: later effects go on
+  retry      it has not: it is sent again now, with the same key and the same bytes
+  rejected   it will not happen: a dead letter; effects after it are skipped
+  skipped    it is not wanted: effects after it are skipped as well
+
+Examples:
+  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'seen in the mailbox'
+  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run")]
+    Resolve(Resolve),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct List {
+    /// Only in this state; may be given more than once
+    #[arg(long, value_name = "STATE", value_parser = status)]
+    status: Vec<Status>,
+    /// Only of this connector
+    #[arg(long, value_name = "NAME")]
+    connector: Option<String>,
+    /// Only with this effect id of the connector file
+    #[arg(long, value_name = "ID")]
+    effect: Option<String>,
+    /// Only of this tenant
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Only of this business id
+    #[arg(long = "id", value_name = "BUSINESS ID")]
+    business_id: Option<String>,
+    /// Rows at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+    limit: i64,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Resolve {
+    /// Key as `list` shows it or as the provider received it
+    key: String,
+    /// What it is to become
+    #[arg(long = "as", value_enum, value_name = "WORD")]
+    word: Word,
+    /// With `--as done`: what the provider answered, as JSON, for effects that read it
+    #[arg(long, value_name = "JSON")]
+    result: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Word {
+    Done,
+    Retry,
+    Rejected,
+    Skipped,
+}
+
+impl Word {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry => "retry",
+            Self::Rejected => "rejected",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+fn status(text: &str) -> Result<Status, String> {
+    let states = Status::ALL.map(Status::as_str).join(", ");
+    Status::parse(text).ok_or_else(|| format!("the states are {states}"))
+}
+
+fn key(text: &str) -> Result<Key, CliError> {
+    Key::parse(text).ok_or_else(|| {
+        CliError::Usage(format!("{text:?} is no key: write ef_ and 32 hexadecimal digits"))
+    })
+}
+
+impl Effects {
+    pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        match self {
+            Self::List(list) => list.run(context).await,
+            Self::Show { key } => show(context, &key).await,
+            Self::Resolve(resolve) => resolve.run(context).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let filter = Filter {
+            statuses: self.status,
+            connector: self.connector,
+            effect: self.effect,
+            tenant: self.tenant,
+            business_id: self.business_id,
+            limit: self.limit,
+        };
+        let rows = effects::list(&mut context.connect("effects").await?, &filter).await?;
+        Ok(listed(&rows, self.limit))
+    }
+}
+
+fn listed(rows: &[EffectRow], limit: i64) -> Answer {
+    let header = ["key", "connector", "effect", "state", "tries", "id", "owed since", "note"];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.key.wire(),
+            row.connector.clone().unwrap_or_else(|| "(gone)".to_owned()),
+            row.name.clone(),
+            state(row),
+            row.attempts.to_string(),
+            id(&row.tenant, &row.business_id),
+            time(row.created_at),
+            row.note.clone().unwrap_or_default(),
+        ]
+    });
+    let mut text = table(&header, cells.collect());
+    let full = i64::try_from(rows.len()).is_ok_and(|count| count >= limit);
+    let more = if full { "; there may be more, see --limit" } else { "" };
+    text.push_str(&format!("{}{more}\n", counted(rows.len(), "effect")));
+    Answer::new(text, json!({ "effects": rows.iter().map(effect_json).collect::<Vec<_>>() }))
+}
+
+/// The state, and what makes a waiting one wait.
+fn state(row: &EffectRow) -> String {
+    match (row.status, row.due_at) {
+        (Status::Waiting, None) => "waiting (blocked)".to_owned(),
+        (status, _) => status.as_str().to_owned(),
+    }
+}
+
+pub(super) fn id(tenant: &str, business_id: &str) -> String {
+    if tenant.is_empty() { business_id.to_owned() } else { format!("{tenant} / {business_id}") }
+}
+
+pub(super) fn effect_json(row: &EffectRow) -> Value {
+    json!({
+        "key": row.key.wire(),
+        "event": row.event.to_string(),
+        "connector": row.connector,
+        "effect": row.name,
+        "status": row.status.as_str(),
+        "blocked": row.status == Status::Waiting && row.due_at.is_none(),
+        "tenant": row.tenant,
+        "business_id": row.business_id,
+        "version": row.version,
+        "attempts": row.attempts,
+        "takeovers": row.takeovers,
+        "was_unknown": row.was_unknown,
+        "status_code": row.status_code,
+        "note": row.note,
+        "created_at": time(row.created_at),
+        "due_at": row.due_at.map(time),
+        "first_sent_at": row.first_sent_at.map(time),
+        "last_sent_at": row.last_sent_at.map(time),
+        "settled_at": row.settled_at.map(time),
+        "after": row.after.iter().map(Key::wire).collect::<Vec<_>>(),
+    })
+}
+
+async fn show(context: &Context, text: &str) -> Result<Answer, CliError> {
+    let key = key(text)?;
+    let mut connection = context.connect("effects").await?;
+    let Some(row) = effects::of_keys(&mut connection, &[key]).await?.pop() else {
+        return Err(CliError::Failed(format!("there is no effect {}", key.wire())));
+    };
+    let attempts = effects::attempts(&mut connection, &[key]).await?;
+    let bytes = effects::bytes(&mut connection, key).await?;
+    Ok(shown_whole(&row, &attempts, &bytes))
+}
+
+fn shown_whole(row: &EffectRow, attempts: &[AttemptRow], bytes: &Bytes) -> Answer {
+    let after = row.after.iter().map(Key::wire).collect::<Vec<_>>().join(" ");
+    let mut text = fields(&[
+        ("key", row.key.wire()),
+        ("connector", row.connector.clone().unwrap_or_else(|| "(gone)".to_owned())),
+        ("effect", row.name.clone()),
+        ("id", shown(&id(&row.tenant, &row.business_id))),
+        ("state", state(row)),
+        ("note", shown(row.note.as_deref().unwrap_or(""))),
+        ("attempts", row.attempts.to_string()),
+        ("takeovers", row.takeovers.to_string()),
+        ("was unknown", if row.was_unknown { "yes".to_owned() } else { String::new() }),
+        ("answer", row.status_code.map(|code| code.to_string()).unwrap_or_default()),
+        ("owed since", time(row.created_at)),
+        ("due", time_or_none(row.due_at)),
+        ("first sent", time_or_none(row.first_sent_at)),
+        ("last sent", time_or_none(row.last_sent_at)),
+        ("settled", time_or_none(row.settled_at)),
+        ("after", after),
+    ]);
+    if !attempts.is_empty() {
+        let rows = attempts.iter().map(|attempt| {
+            let code = attempt.status_code.map(|code| code.to_string());
+            let seen_by = if attempt.evidence { "a worker declared dead" } else { "" };
+            let note = attempt.note.clone().unwrap_or_default();
+            vec![
+                time(attempt.at),
+                attempt.outcome.clone(),
+                code.unwrap_or_default(),
+                seen_by.to_owned(),
+                note,
+            ]
+        });
+        text.push('\n');
+        text.push_str(&table(&["at", "outcome", "code", "seen by", "note"], rows.collect()));
+    }
+    for (name, bytes) in [("request", &bytes.request), ("result", &bytes.result)] {
+        if let Some(bytes) = bytes {
+            text.push_str(&format!("\n{name}\n{}\n", bytes_text(bytes)));
+        }
+    }
+    let mut json = effect_json(row);
+    if let Some(json) = json.as_object_mut() {
+        let attempts = attempts.iter().map(attempt_json).collect::<Vec<_>>();
+        json.insert("attempts_on_record".to_owned(), attempts.into());
+        json.insert("request".to_owned(), bytes.request.as_deref().map_or(Value::Null, bytes_json));
+        json.insert("result".to_owned(), bytes.result.as_deref().map_or(Value::Null, bytes_json));
+    }
+    Answer::new(text, json)
+}
+
+fn attempt_json(row: &AttemptRow) -> Value {
+    json!({
+        "at": time(row.at),
+        "fence": row.fence,
+        "outcome": row.outcome,
+        "status_code": row.status_code,
+        "note": row.note,
+        "evidence": row.evidence,
+    })
+}
+
+impl Resolve {
+    async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let key = key(&self.key)?;
+        let change = context.change(&self.change.reason, self.change.dry_run)?;
+        let resolution = self.resolution()?;
+        let mut connection = context.connect("effects").await?;
+        if !change.dry_run {
+            let word = self.word.as_str();
+            context.confirm(&format!("Resolve {} as {word}?", key.wire()))?;
+        }
+        let mut tx = connection.begin().await.map_err(StoreError::from)?;
+        let resolved = resolve(&mut tx, key, &resolution, &change).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        self.answer(key, &resolved)
+    }
+
+    fn resolution(&self) -> Result<Resolution, CliError> {
+        let result = match (&self.result, self.word) {
+            (None, _) => None,
+            (Some(text), Word::Done) => {
+                let value: Value = serde_json::from_str(text)
+                    .map_err(|error| CliError::Usage(format!("--result is no JSON: {error}")))?;
+                Some(value.to_string().into_bytes())
+            }
+            (Some(_), Word::Retry | Word::Rejected | Word::Skipped) => {
+                return Err(CliError::Usage("--result goes with --as done only".to_owned()));
+            }
+        };
+        Ok(match self.word {
+            Word::Done => Resolution::Done { result },
+            Word::Retry => Resolution::Retry,
+            Word::Rejected => Resolution::Rejected,
+            Word::Skipped => Resolution::Skipped,
+        })
+    }
+
+    fn answer(&self, key: Key, resolved: &Resolved) -> Result<Answer, CliError> {
+        let (word, key, dry_run) = (self.word.as_str(), key.wire(), self.change.dry_run);
+        match resolved {
+            Resolved::NotFound => Err(CliError::Failed(format!("there is no effect {key}"))),
+            Resolved::From(status) => {
+                let was = status.as_str();
+                let text = if dry_run {
+                    format!("would resolve {key} as {word}; it is {was}, and nothing was changed")
+                } else {
+                    format!("resolved {key} as {word}; it was {was}")
+                };
+                let json =
+                    json!({ "key": key, "was": was, "resolved_as": word, "dry_run": dry_run });
+                Ok(Answer::new(text, json))
+            }
+            Resolved::Refused { status, why } => {
+                let was = status.as_str();
+                let text = format!("{key} is {was} and stays so: {why}");
+                let json = json!({ "key": key, "status": was, "refused": why });
+                Ok(Answer { exit: Exit::Failed, ..Answer::new(text, json) })
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `oncely dlq` and `oncely quarantine`: records that were set aside.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, bytes_json, bytes_text, counted, fields, shown, table, time};
+use super::context::Context;
+use super::effects::id;
+use super::exit::CliError;
+use crate::store::admin::parked::{self, Filter, ParkedRow, ParkedWhole, Place};
+
+/// See records that were set aside, with their cause.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Parked {
+    /// List them, newest first
+    List(List),
+    /// Show one: its bytes, its headers, where it was read
+    Show {
+        /// Number as `list` shows it
+        number: i64,
+    },
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct List {
+    /// Only of this connector
+    #[arg(long, value_name = "NAME")]
+    connector: Option<String>,
+    /// Only with this reason
+    #[arg(long)]
+    reason: Option<String>,
+    /// Only of this business id
+    #[arg(long = "id", value_name = "BUSINESS ID")]
+    business_id: Option<String>,
+    /// Rows at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+    limit: i64,
+}
+
+impl Parked {
+    pub(super) async fn run(self, context: &Context, place: Place) -> Result<Answer, CliError> {
+        let mut connection = context.connect("parked").await?;
+        match self {
+            Self::List(List { connector, reason, business_id, limit }) => {
+                let filter = Filter { connector, reason, business_id, limit };
+                let rows = parked::list(&mut connection, place, &filter).await?;
+                Ok(listed(place, &rows))
+            }
+            Self::Show { number } => match parked::show(&mut connection, place, number).await? {
+                Some(whole) => Ok(shown_whole(&whole)),
+                None => Err(CliError::Failed(format!("there is no {} {number}", word(place)))),
+            },
+        }
+    }
+}
+
+const fn word(place: Place) -> &'static str {
+    match place {
+        Place::DeadLetters => "dead letter",
+        Place::Quarantine => "quarantined record",
+    }
+}
+
+fn listed(place: Place, rows: &[ParkedRow]) -> Answer {
+    let header = ["number", "parked at", "connector", "reason", "id", "from", "detail"];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.id.to_string(),
+            time(row.at),
+            row.connector.clone().unwrap_or_else(|| "(gone)".to_owned()),
+            row.reason.clone(),
+            row.business_id.as_deref().map(|known| id(&row.tenant, known)).unwrap_or_default(),
+            from(row),
+            row.detail.clone(),
+        ]
+    });
+    let text = format!("{}{}\n", table(&header, cells.collect()), counted(rows.len(), word(place)));
+    let rows: Vec<Value> = rows.iter().map(row_json).collect();
+    Answer::new(text, json!({ "parked": rows }))
+}
+
+fn from(row: &ParkedRow) -> String {
+    let origin = row.origin.as_ref().map(ToString::to_string);
+    origin.or_else(|| row.effect.map(|key| key.wire())).unwrap_or_default()
+}
+
+fn row_json(row: &ParkedRow) -> Value {
+    json!({
+        "number": row.id,
+        "parked_at": time(row.at),
+        "connector": row.connector,
+        "reason": row.reason,
+        "tenant": row.tenant,
+        "business_id": row.business_id,
+        "detail": row.detail,
+        "topic": row.origin.as_ref().map(|origin| &origin.topic),
+        "partition": row.origin.as_ref().map(|origin| origin.partition),
+        "offset": row.origin.as_ref().map(|origin| origin.offset),
+        "effect": row.effect.map(|key| key.wire()),
+    })
+}
+
+fn shown_whole(whole: &ParkedWhole) -> Answer {
+    let row = &whole.row;
+    let fingerprint =
+        |key: &Option<oncely_core::key::Key>| key.map(|key| key.to_string()).unwrap_or_default();
+    let timestamp = whole.timestamp_ms.and_then(chrono::DateTime::from_timestamp_millis);
+    let mut text = fields(&[
+        ("number", row.id.to_string()),
+        ("parked at", time(row.at)),
+        ("connector", row.connector.clone().unwrap_or_else(|| "(gone)".to_owned())),
+        ("reason", row.reason.clone()),
+        ("detail", shown(&row.detail)),
+        (
+            "id",
+            shown(
+                &row.business_id.as_deref().map(|known| id(&row.tenant, known)).unwrap_or_default(),
+            ),
+        ),
+        ("from", from(row)),
+        ("record time", timestamp.map(time).unwrap_or_default()),
+        ("fingerprint", fingerprint(&whole.fingerprint)),
+        ("known as", fingerprint(&whole.known_fingerprint)),
+    ]);
+    let parts = [("key", &whole.record_key), ("headers", &whole.headers), ("value", &whole.value)];
+    for (name, bytes) in parts {
+        if let Some(bytes) = bytes {
+            text.push_str(&format!("\n{name} ({} bytes)\n{}\n", bytes.len(), bytes_text(bytes)));
+        }
+    }
+    let mut json = row_json(row);
+    if let Some(json) = json.as_object_mut() {
+        json.insert("event".to_owned(), json!(whole.event.map(|key| key.to_string())));
+        json.insert("fingerprint".to_owned(), json!(whole.fingerprint.map(|key| key.to_string())));
+        let known = whole.known_fingerprint.map(|key| key.to_string());
+        json.insert("known_fingerprint".to_owned(), json!(known));
+        json.insert("record_timestamp".to_owned(), json!(timestamp.map(time)));
+        for (name, bytes) in parts {
+            json.insert(name.to_owned(), bytes.as_deref().map_or(Value::Null, bytes_json));
+        }
+    }
+    Answer::new(text, json)
+}

@@ -1,0 +1,67 @@
+//! The only place that prints.
+
+use std::error::Error;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use super::answer::{Answer, Output};
+use super::exit::CliError;
+
+/// Prints an answer on standard output. A closed pipe is no error: the reader has seen enough.
+pub(super) fn answer(output: Output, answer: &Answer) {
+    let text = match output {
+        Output::Table => answer.text.trim_end().to_owned(),
+        Output::Json => serde_json::to_string_pretty(&answer.json).unwrap_or_default(),
+    };
+    drop(writeln!(io::stdout().lock(), "{text}"));
+}
+
+/// Prints text that is not an answer, as `help` is.
+pub(super) fn text(text: &str) {
+    drop(writeln!(io::stdout().lock(), "{}", text.trim_end()));
+}
+
+/// Prints what the parser of the command line has to say: help, version, or wrong usage.
+pub(super) fn usage(error: &clap::Error) {
+    drop(error.print());
+}
+
+/// Prints an error and its causes on standard error.
+pub(super) fn error(error: &CliError) {
+    drop(writeln!(io::stderr().lock(), "{}", error_text(error)));
+}
+
+/// One line an error; what caused it below.
+pub(super) fn error_text(error: &CliError) -> String {
+    let mut text: Vec<String> = match error {
+        CliError::Config(errors) => {
+            errors.0.iter().map(|error| format!("error: {error}")).collect()
+        }
+        CliError::Connectors(rendered) => vec![rendered.trim_end().to_owned()],
+        error => vec![format!("error: {error}")],
+    };
+    let mut cause = match error {
+        CliError::Config(_) => None,
+        error => error.source(),
+    };
+    while let Some(error) = cause {
+        // Some libraries repeat their cause in their own words.
+        let said = error.to_string();
+        if !text.last().is_some_and(|before| before.contains(&said)) {
+            text.push(format!("  because {said}"));
+        }
+        cause = error.source();
+    }
+    text.join("\n")
+}
+
+/// Asks a yes-or-no question; only `y` and `yes` are a yes. `None` where nobody can answer.
+pub(super) fn confirm(question: &str) -> Option<bool> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return None;
+    }
+    let mut error = io::stderr().lock();
+    write!(error, "{question} [y/N] ").and_then(|()| error.flush()).ok()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).ok()?;
+    Some(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

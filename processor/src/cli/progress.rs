@@ -1,0 +1,156 @@
+//! `oncely progress`: positions, and taking a topic that is another one than before.
+
+use clap::Subcommand;
+use serde_json::json;
+use sqlx::Connection;
+
+use super::answer::{Answer, counted, table, time};
+use super::context::{ChangeArgs, Context};
+use super::exit::CliError;
+use crate::store::StoreError;
+use crate::store::admin::progress::{self, Accepted, Filter, ProgressRow, Wanted};
+
+/// See how far groups are, and accept a topic that changed under them.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Progress {
+    /// List positions
+    #[command(after_help = "\
+Examples:
+  oncely progress list --stopped")]
+    List {
+        /// Only of this consumer group
+        #[arg(long)]
+        group: Option<String>,
+        /// Only of this topic
+        #[arg(long)]
+        topic: Option<String>,
+        /// Only those that are stopped
+        #[arg(long)]
+        stopped: bool,
+    },
+    /// Go on with a topic that was recreated or truncated
+    #[command(after_help = "\
+A partition stops when the record before its position is not the one that was read there: the topic
+was deleted and made again, or its end was lost. Accepting raises the epoch of the position and goes
+on at --at, or where the row stands. Business ids that were seen before stay duplicates.
+
+Examples:
+  oncely progress accept --group oncely.invoices --topic invoices --all --reason 'recreated, INC-7' --dry-run
+  oncely progress accept --group oncely.invoices --topic invoices --partition 3 --at 0 --reason INC-7")]
+    Accept(Accept),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+pub(super) struct Accept {
+    /// The consumer group
+    #[arg(long)]
+    group: String,
+    /// The topic
+    #[arg(long)]
+    topic: String,
+    /// One partition
+    #[arg(long, group = "which")]
+    partition: Option<i32>,
+    /// Every stopped partition of the topic
+    #[arg(long, group = "which")]
+    all: bool,
+    /// The offset to go on at
+    #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
+    at: Option<i64>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+impl Progress {
+    pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        match self {
+            Self::List { group, topic, stopped } => {
+                let filter = Filter { group, topic, partition: None, stopped_only: stopped };
+                let mut connection = context.connect("progress").await?;
+                Ok(listed(&progress::list(&mut connection, &filter).await?))
+            }
+            Self::Accept(accept) => accept.run(context).await,
+        }
+    }
+}
+
+fn listed(rows: &[ProgressRow]) -> Answer {
+    let header = ["group", "topic", "partition", "position", "epoch", "written", "stopped"];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.group_name.clone(),
+            row.topic.clone(),
+            row.partition.to_string(),
+            row.position.to_string(),
+            row.epoch.to_string(),
+            time(row.updated_at),
+            row.stopped.clone().unwrap_or_default(),
+        ]
+    });
+    let text = format!("{}{}\n", table(&header, cells.collect()), counted(rows.len(), "position"));
+    let rows = rows.iter().map(|row| {
+        json!({
+            "group": row.group_name,
+            "cluster_id": row.cluster_id,
+            "topic": row.topic,
+            "topic_id": row.topic_id,
+            "partition": row.partition,
+            "position": row.position,
+            "epoch": row.epoch,
+            "updated_at": time(row.updated_at),
+            "stopped": row.stopped,
+        })
+    });
+    Answer::new(text, json!({ "progress": rows.collect::<Vec<_>>() }))
+}
+
+impl Accept {
+    async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let change = context.change(&self.change.reason, self.change.dry_run)?;
+        let partition = self.partition;
+        let (group, topic) = (self.group, self.topic);
+        let wanted = Wanted { group, topic, partition, at: self.at };
+        let mut connection = context.connect("progress").await?;
+        if !change.dry_run {
+            context.confirm(&format!("Accept {} as it is now?", wanted.topic))?;
+        }
+        let mut tx = connection.begin().await.map_err(StoreError::from)?;
+        let accepted = progress::accept(&mut tx, &wanted, &change).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        if accepted.is_empty() {
+            let (group, topic) = (&wanted.group, &wanted.topic);
+            return Err(CliError::Failed(format!("nothing of {topic} is stopped for {group}")));
+        }
+        Ok(answer(&accepted, change.dry_run))
+    }
+}
+
+fn answer(accepted: &[Accepted], dry_run: bool) -> Answer {
+    let header = ["partition", "was at", "goes on at", "was stopped because"];
+    let cells = accepted.iter().map(|row| {
+        vec![
+            row.partition.to_string(),
+            row.was_at.to_string(),
+            row.goes_on_at.to_string(),
+            row.stopped.clone(),
+        ]
+    });
+    let count = counted(accepted.len(), "partition");
+    let end = if dry_run {
+        format!("would accept {count}; nothing was changed")
+    } else {
+        format!("accepted {count}; running processors take them up when they are assigned again")
+    };
+    let text = format!("{}{end}\n", table(&header, cells.collect()));
+    let rows = accepted.iter().map(|row| {
+        json!({
+            "topic_id": row.topic_id,
+            "partition": row.partition,
+            "was_at": row.was_at,
+            "goes_on_at": row.goes_on_at,
+            "was_stopped_because": row.stopped,
+        })
+    });
+    Answer::new(text, json!({ "accepted": rows.collect::<Vec<_>>(), "dry_run": dry_run }))
+}

@@ -1,0 +1,369 @@
+//! A timeline made from what is on record of an event. Pure.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use oncely_core::effect::status::Status;
+
+use super::answer::{counted, shown};
+use crate::store::admin::audit::Entry as AuditEntry;
+use crate::store::admin::effects::{AttemptRow, EffectRow};
+use crate::store::admin::events::{History, InboxRow, ParkedEntry};
+use crate::store::admin::parked::Origin;
+
+/// Widths of the first two columns.
+const WHAT_WIDTH: usize = 10;
+const DETAIL_WIDTH: usize = 44;
+
+/// One line. Without a time: how something stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) at: Option<DateTime<Utc>>,
+    pub(super) what: String,
+    pub(super) detail: String,
+    /// In capitals, where something ended or went wrong.
+    pub(super) state: String,
+}
+
+/// The life of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Timeline {
+    pub(super) entries: Vec<Entry>,
+    pub(super) verdict: String,
+    /// Effects that are not final.
+    pub(super) open: usize,
+}
+
+/// In the order of time; what stands open comes last.
+pub(super) fn timeline(history: &History) -> Timeline {
+    let mut entries = Vec::new();
+    if let Some(inbox) = &history.inbox {
+        entries.extend(received(inbox));
+    }
+    entries.extend(history.parked.iter().map(parked));
+    entries.extend(history.ledger.iter().map(|line| {
+        let detail = format!("{} {} for {}", line.quantity, line.metric, line.account);
+        entry(Some(line.created_at), &line.name, detail, "DONE")
+    }));
+    for effect in &history.effects {
+        let attempts = history.attempts.iter().filter(|attempt| attempt.effect == effect.key);
+        entries.extend(tried(effect, &attempts.collect::<Vec<_>>()));
+    }
+    entries.extend(history.audit.iter().map(|entry| by_hand(entry, &history.effects)));
+    // Stable: what happened in one instant keeps the order in which it is listed here.
+    entries.sort_by_key(|entry| (entry.at.is_none(), entry.at));
+    let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
+    Timeline { entries, verdict: verdict(history), open }
+}
+
+fn entry(at: Option<DateTime<Utc>>, what: &str, detail: impl Into<String>, state: &str) -> Entry {
+    Entry { at, what: what.to_owned(), detail: detail.into(), state: state.to_owned() }
+}
+
+fn place(origin: Option<&Origin>) -> String {
+    origin.map(ToString::to_string).unwrap_or_default()
+}
+
+fn received(inbox: &InboxRow) -> Vec<Entry> {
+    let at = Some(inbox.first_seen_at);
+    let moved = match (&inbox.from_state, &inbox.to_state) {
+        (Some(from), Some(to)) if from == to => to.clone(),
+        (Some(from), Some(to)) => format!("{from} → {to}"),
+        _ => String::new(),
+    };
+    let version = inbox.version.map(|version| format!("v{version}"));
+    let parts: Vec<String> =
+        [moved, version.unwrap_or_default()].into_iter().filter(|part| !part.is_empty()).collect();
+    let mut entries = vec![
+        entry(at, "received", place(inbox.origin.as_ref()), ""),
+        entry(at, &inbox.outcome, parts.join("  "), ""),
+    ];
+    if let Some(repeats) = &inbox.repeats {
+        let times =
+            if repeats.times == 1 { "once".to_owned() } else { format!("{} times", repeats.times) };
+        let last = place(repeats.last.as_ref());
+        let detail = if last.is_empty() { times } else { format!("{times}, last {last}") };
+        entries.push(entry(Some(repeats.last_seen_at), "repeated", detail, "DUPLICATE"));
+    }
+    entries
+}
+
+fn parked(row: &ParkedEntry) -> Entry {
+    let (what, state) = match row.kind.as_str() {
+        "quarantine" => ("parked", "QUARANTINED"),
+        _ => ("parked", "DEAD LETTER"),
+    };
+    let origin = row.origin.as_ref().map(|origin| format!("  {origin}")).unwrap_or_default();
+    let detail = format!("#{} {}: {}{origin}", row.id, row.reason, shown(&row.detail));
+    entry(Some(row.at), what, detail, state)
+}
+
+/// Attempts of one effect, its end, and how it stands when it is open.
+fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut number = 0_usize;
+    for attempt in attempts {
+        let label = if attempt.evidence {
+            "evidence".to_owned()
+        } else {
+            number = number.saturating_add(1);
+            format!("attempt {number}")
+        };
+        let code = attempt.status_code.map(|code| code.to_string());
+        let note = attempt.note.as_deref().map(shown);
+        let detail = [Some(label), code, note].into_iter().flatten().collect::<Vec<_>>().join("  ");
+        let state = attempt.outcome.to_uppercase().replace('_', " ");
+        entries.push(entry(Some(attempt.at), &effect.name, detail, &state));
+    }
+    let on_record = attempts.iter().any(|attempt| attempt.outcome == effect.status.as_str());
+    let by_hand = effect.note.as_deref().is_some_and(|note| note.starts_with("by hand: "));
+    match effect.status {
+        Status::Done | Status::Rejected | Status::Skipped if on_record || by_hand => {}
+        Status::Done => {
+            // A first attempt that succeeded lives in the effect's own row.
+            let code = effect.status_code.map(|code| format!("  {code}")).unwrap_or_default();
+            let detail = format!("attempt {}{code}", effect.attempts);
+            entries.push(entry(effect.settled_at, &effect.name, detail, "DONE"));
+        }
+        Status::Rejected | Status::Skipped => {
+            let note = shown(effect.note.as_deref().unwrap_or(""));
+            let state = effect.status.as_str().to_uppercase();
+            entries.push(entry(effect.settled_at, &effect.name, note, &state));
+        }
+        Status::Waiting | Status::Claimed | Status::Unknown | Status::Held => {
+            entries.push(stands(effect));
+        }
+    }
+    entries
+}
+
+fn stands(effect: &EffectRow) -> Entry {
+    let due = effect.due_at.map(|at| at.format("due %H:%M:%S%.3f").to_string());
+    let detail = match (effect.status, due) {
+        (Status::Waiting, None) => "waits for an earlier effect".to_owned(),
+        (Status::Waiting | Status::Unknown, Some(due)) => due,
+        (Status::Claimed, _) => "a worker is sending it".to_owned(),
+        _ => shown(effect.note.as_deref().unwrap_or("")),
+    };
+    let taken = match effect.takeovers {
+        0 => String::new(),
+        1 => "; taken over once".to_owned(),
+        times => format!("; taken over {times} times"),
+    };
+    let detail = format!("{detail}{taken}  {}", effect.key.wire());
+    entry(None, &effect.name, detail, &effect.status.as_str().to_uppercase())
+}
+
+fn by_hand(row: &AuditEntry, effects: &[EffectRow]) -> Entry {
+    let effect = effects.iter().find(|effect| {
+        row.subject.is_some_and(|subject| subject.as_bytes() == effect.key.as_bytes())
+    });
+    let what = effect.map_or("by hand", |effect| effect.name.as_str());
+    let detail = format!("{} by {}: {}", row.action, shown(&row.actor), shown(&row.reason));
+    entry(Some(row.at), what, detail, "BY HAND")
+}
+
+/// `1 settle, 1 receipt, 2 repeats absorbed, nothing open`.
+fn verdict(history: &History) -> String {
+    let mut parts = Vec::new();
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut order = Vec::new();
+    let lines = history.ledger.iter().map(|line| (line.name.as_str(), ""));
+    let effects = history.effects.iter().map(|effect| {
+        let state = if effect.status == Status::Done { "" } else { effect.status.as_str() };
+        (effect.name.as_str(), state)
+    });
+    for named in effects.chain(lines) {
+        let count = counts.entry(named).or_insert_with(|| {
+            order.push(named);
+            0
+        });
+        *count = count.saturating_add(1);
+    }
+    for (name, state) in order {
+        let count = counts.get(&(name, state)).copied().unwrap_or(0);
+        parts.push(format!("{count} {name} {state}").trim_end().to_owned());
+    }
+    let repeats = history.inbox.as_ref().and_then(|inbox| inbox.repeats.as_ref());
+    if let Some(repeats) = repeats {
+        let times = usize::try_from(repeats.times).unwrap_or(usize::MAX);
+        parts.push(format!("{} absorbed", counted(times, "repeat")));
+    }
+    if !history.parked.is_empty() {
+        parts.push(format!("{} parked", history.parked.len()));
+    }
+    let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
+    parts.push(if open == 0 { "nothing open".to_owned() } else { format!("{open} open") });
+    parts.join(", ")
+}
+
+impl Timeline {
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut day: Option<NaiveDate> = None;
+        for entry in &self.entries {
+            let clock = match entry.at {
+                Some(at) => {
+                    if day != Some(at.date_naive()) {
+                        day = Some(at.date_naive());
+                        text.push_str(&format!("{} UTC\n", at.format("%Y-%m-%d")));
+                    }
+                    at.format("%H:%M:%S%.3f").to_string()
+                }
+                None => "now         ".to_owned(),
+            };
+            let (what, detail) = (&entry.what, &entry.detail);
+            let line =
+                format!("{clock}  {what:WHAT_WIDTH$}  {detail:DETAIL_WIDTH$}  {}", entry.state);
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text.push_str(&format!("verdict: {}\n", self.verdict));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncely_core::key::Key;
+
+    use super::*;
+    use crate::store::admin::events::{LedgerRow, Repeats};
+
+    fn at(ms: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(1_795_946_531_204 + ms).unwrap()
+    }
+
+    fn origin(partition: i32, offset: i64) -> Option<Origin> {
+        Some(Origin { topic: "billing.invoices.v1".to_owned(), partition, offset })
+    }
+
+    fn effect(n: u8, name: &str, status: Status) -> EffectRow {
+        EffectRow {
+            key: Key::from_bytes([n; 16]),
+            event: Key::from_bytes([9; 16]),
+            lane: Key::from_bytes([8; 16]),
+            connector: Some("invoice-paid".to_owned()),
+            name: name.to_owned(),
+            status,
+            tenant: "acct_7".to_owned(),
+            business_id: "in_1009:invoice.paid".to_owned(),
+            version: 7,
+            attempts: 1,
+            takeovers: 0,
+            was_unknown: false,
+            status_code: Some(200),
+            note: None,
+            created_at: at(2),
+            due_at: None,
+            first_sent_at: Some(at(3)),
+            last_sent_at: Some(at(3)),
+            settled_at: status.is_final().then(|| at(15_697)),
+            after: Vec::new(),
+        }
+    }
+
+    fn attempt(n: u8, ms: i64, outcome: &str, note: &str) -> AttemptRow {
+        AttemptRow {
+            effect: Key::from_bytes([n; 16]),
+            fence: ms,
+            at: at(ms),
+            outcome: outcome.to_owned(),
+            status_code: None,
+            note: Some(note.to_owned()),
+            evidence: false,
+        }
+    }
+
+    fn inbox() -> InboxRow {
+        InboxRow {
+            first_seen_at: at(2),
+            outcome: "applied".to_owned(),
+            version: Some(7),
+            from_state: Some("open".to_owned()),
+            to_state: Some("paid".to_owned()),
+            origin: origin(3, 88_121),
+            repeats: Some(Repeats { times: 2, last_seen_at: at(334_000), last: origin(3, 88_990) }),
+        }
+    }
+
+    #[test]
+    fn a_life_with_an_unknown_answer() {
+        let history = History {
+            inbox: Some(inbox()),
+            effects: vec![effect(1, "settle", Status::Done), effect(2, "receipt", Status::Done)],
+            attempts: vec![
+                attempt(1, 15_003, "unknown", "timed out after 15 s"),
+                attempt(1, 15_600, "done", ""),
+            ],
+            ledger: vec![LedgerRow {
+                name: "usage".to_owned(),
+                account: "acct_7".to_owned(),
+                metric: "invoices".to_owned(),
+                quantity: "1".to_owned(),
+                created_at: at(2),
+            }],
+            ..History::default()
+        };
+        insta::assert_snapshot!(timeline(&history).text(), @r#"
+        2026-11-29 UTC
+        10:02:11.206  received    billing.invoices.v1[3]@88121
+        10:02:11.206  applied     open → paid  v7
+        10:02:11.206  usage       1 invoices for acct_7                         DONE
+        10:02:26.207  settle      attempt 1  timed out after 15 s               UNKNOWN
+        10:02:26.804  settle      attempt 2                                     DONE
+        10:02:26.901  receipt     attempt 1  200                                DONE
+        10:07:45.204  repeated    2 times, last billing.invoices.v1[3]@88990    DUPLICATE
+        verdict: 1 settle, 1 receipt, 1 usage, 2 repeats absorbed, nothing open
+        "#);
+    }
+
+    #[test]
+    fn a_life_that_needs_a_person() {
+        let held = EffectRow {
+            note: Some("the provider may have applied it\n".to_owned()),
+            takeovers: 3,
+            ..effect(1, "settle", Status::Held)
+        };
+        let blocked = EffectRow { attempts: 0, ..effect(2, "receipt", Status::Waiting) };
+        let resolved = EffectRow {
+            note: Some("by hand: INC-7".to_owned()),
+            ..effect(3, "extra", Status::Rejected)
+        };
+        let history = History {
+            inbox: Some(InboxRow { repeats: None, ..inbox() }),
+            parked: vec![ParkedEntry {
+                id: 12,
+                at: at(90_000_000),
+                kind: "quarantine".to_owned(),
+                reason: "conflict".to_owned(),
+                detail: "same id, other content".to_owned(),
+                origin: origin(0, 4),
+                effect: None,
+            }],
+            audit: vec![AuditEntry {
+                at: at(60_000),
+                subject: Some(uuid::Uuid::from_bytes([3; 16])),
+                actor: "ana".to_owned(),
+                action: "effects resolve --as rejected".to_owned(),
+                reason: "INC-7".to_owned(),
+                detail: String::new(),
+            }],
+            effects: vec![held, blocked, resolved],
+            ..History::default()
+        };
+        let timeline = timeline(&history);
+        assert_eq!(timeline.open, 2);
+        insta::assert_snapshot!(timeline.text(), @r#"
+        2026-11-29 UTC
+        10:02:11.206  received    billing.invoices.v1[3]@88121
+        10:02:11.206  applied     open → paid  v7
+        10:03:11.204  extra       effects resolve --as rejected by ana: INC-7   BY HAND
+        2026-11-30 UTC
+        11:02:11.204  parked      #12 conflict: same id, other content  billing.invoices.v1[0]@4  QUARANTINED
+        now           settle      the provider may have applied it\u{a}; taken over 3 times  ef_01010101010101010101010101010101  HELD
+        now           receipt     waits for an earlier effect  ef_02020202020202020202020202020202  WAITING
+        verdict: 1 settle held, 1 receipt waiting, 1 extra rejected, 1 parked, 2 open
+        "#);
+    }
+}
