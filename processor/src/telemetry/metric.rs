@@ -318,4 +318,59 @@ mod tests {
             }
         }
     }
+
+    /// Files under `deploy/` whose names of metrics must exist: `(path, text)`.
+    fn deployed() -> Vec<(std::path::PathBuf, String)> {
+        let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        let mut files = Vec::new();
+        let mut dirs = vec![deploy];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                } else if let Ok(text) = std::fs::read_to_string(&path) {
+                    files.push((path, text));
+                }
+            }
+        }
+        files
+    }
+
+    fn exists(name: &str) -> bool {
+        Metric::ALL.iter().map(|metric| metric.describe()).any(|known| match known.kind {
+            Kind::Counter | Kind::Gauge => known.name == name,
+            Kind::Histogram(_) => ["", "_bucket", "_sum", "_count"]
+                .iter()
+                .any(|suffix| name.strip_suffix(suffix) == Some(known.name)),
+        })
+    }
+
+    #[test]
+    fn dashboards_use_metrics_that_exist() {
+        let mut used = 0;
+        for (path, text) in deployed() {
+            for (at, _) in text.match_indices("oncely_") {
+                let end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+                let name = text[at..].split(end).next().unwrap();
+                assert!(exists(name), "{} uses {name}", path.display());
+                used += 1;
+            }
+        }
+        assert!(used > 40, "only {used} uses found");
+    }
+
+    #[test]
+    fn every_panel_reads_the_chosen_data_source() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/grafana/oncely.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            if panel["type"] != "row" {
+                assert_eq!(panel["datasource"]["uid"], "${datasource}", "{}", panel["title"]);
+                assert_eq!(panel["targets"][0]["datasource"]["uid"], "${datasource}");
+            }
+        }
+        assert!(!text.contains("${DS_"), "inputs break provisioned installs");
+    }
 }
