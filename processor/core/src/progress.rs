@@ -54,6 +54,12 @@ impl Finished {
         Self(offset)
     }
 
+    /// The record has waited for its open effects for as long as its connector says. They stay in
+    /// the ledger and are swept from there.
+    pub const fn waited_enough(offset: i64) -> Self {
+        Self(offset)
+    }
+
     /// `None` while any of the record's effects still holds its offset back.
     pub fn when(offset: i64, effects: &[Hold]) -> Option<Self> {
         effects.iter().all(|hold| *hold == Hold::LetsGo).then_some(Self(offset))

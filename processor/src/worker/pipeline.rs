@@ -361,8 +361,10 @@ impl Pipeline {
                     now.checked_add(Duration::from_millis(ms.saturating_sub(done.age_ms)))
                 }
             };
-            if done.open.is_empty() || deadline.is_some_and(|deadline| deadline <= now) {
+            if done.open.is_empty() {
                 partition.tracker.finish(Finished::without_effects(done.offset));
+            } else if deadline.is_some_and(|deadline| deadline <= now) {
+                partition.tracker.finish(Finished::waited_enough(done.offset));
             } else {
                 self.waiting.add((done.assignment, done.offset), done.open, deadline);
             }
@@ -392,14 +394,14 @@ impl Pipeline {
     }
 
     fn let_go(&mut self, key: Key) {
-        for (assignment, offset) in self.waiting.let_go(key) {
-            self.finish(assignment, offset);
+        for (assignment, finished) in self.waiting.let_go(key) {
+            self.finish(assignment, finished);
         }
     }
 
-    fn finish(&mut self, assignment: AssignmentId, offset: i64) {
+    fn finish(&mut self, assignment: AssignmentId, finished: Finished) {
         if let Some(partition) = self.partitions.get_mut(&assignment) {
-            partition.tracker.finish(Finished::without_effects(offset));
+            partition.tracker.finish(finished);
         }
     }
 
@@ -410,8 +412,8 @@ impl Pipeline {
         if !expired.is_empty() {
             self.shared.metrics.records_let_go(u64::try_from(expired.len()).unwrap_or(u64::MAX));
         }
-        for (assignment, offset) in expired {
-            self.finish(assignment, offset);
+        for (assignment, finished) in expired {
+            self.finish(assignment, finished);
         }
         self.keep();
         if clock::since(self.asked_last) >= ASK_EVERY {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use oncely_core::key::Key;
+use oncely_core::progress::{Finished, Hold};
 
 use crate::clock::Moment;
 use crate::kafka::AssignmentId;
@@ -39,29 +40,32 @@ impl Waiting {
     }
 
     /// An effect holds nothing back any more; gives the records that wait for nothing else.
-    pub(super) fn let_go(&mut self, key: Key) -> Vec<At> {
+    pub(super) fn let_go(&mut self, key: Key) -> Vec<(AssignmentId, Finished)> {
         let waiting = self.by_effect.remove(&key).unwrap_or_default();
         let mut gone = Vec::new();
         for at in waiting {
             let Some(record) = self.records.get_mut(&at) else { continue };
             record.open.remove(&key);
-            if record.open.is_empty() {
+            let holds: Vec<Hold> = record.open.iter().map(|_| Hold::Open).collect();
+            let (assignment, offset) = at;
+            if let Some(finished) = Finished::when(offset, &holds) {
                 self.remove(at);
-                gone.push(at);
+                gone.push((assignment, finished));
             }
         }
         gone
     }
 
     /// Gives the records that have waited long enough.
-    pub(super) fn expire(&mut self, now: Moment) -> Vec<At> {
+    pub(super) fn expire(&mut self, now: Moment) -> Vec<(AssignmentId, Finished)> {
         let mut gone = Vec::new();
         while let Some((deadline, at)) = self.deadlines.first().copied() {
             if deadline > now {
                 break;
             }
             self.remove(at);
-            gone.push(at);
+            let (assignment, offset) = at;
+            gone.push((assignment, Finished::waited_enough(offset)));
         }
         gone
     }
