@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use crate::places::RunAs;
-use crate::{RigError, wait};
+use crate::{RigError, clock, wait};
 
 /// Waits to be watched, then becomes the program.
 const GATE: &str = r#"IFS= read -r word || exit 1; exec "$@" </dev/null"#;
@@ -201,16 +201,24 @@ impl Child {
     /// # Errors
     /// `Io` when the system refuses.
     pub fn signal_all(&mut self, signal: Signal) -> Result<(), RigError> {
+        self.tell_all(signal).map(drop)
+    }
+
+    /// As `signal_all`; gives the children that were told.
+    fn tell_all(&mut self, signal: Signal) -> Result<Vec<u32>, RigError> {
         // A parent that is killed first leaves children whose parent is another: list them before.
-        let before = children_of(self.pid());
+        let mut told = children_of(self.pid());
         self.signal(signal)?;
-        let mut told = before.clone();
-        told.extend(children_of(self.pid()).into_iter().filter(|pid| !before.contains(pid)));
-        for pid in told {
-            // Ended between the list and the signal: as good as signalled.
-            drop(send(pid, signal));
+        for pid in children_of(self.pid()) {
+            if !told.contains(&pid) {
+                told.push(pid);
+            }
         }
-        Ok(())
+        for pid in &told {
+            // Ended between the list and the signal: as good as signalled.
+            drop(send(*pid, signal));
+        }
+        Ok(told)
     }
 
     /// Waits for the end, without asking for it.
@@ -219,26 +227,31 @@ impl Child {
     /// `TimedOut` after `bound`.
     pub async fn wait(&mut self, bound: Duration) -> Result<ExitStatus, RigError> {
         let what = format!("the end of {}", self.name);
-        let start = tokio::time::Instant::now();
+        let start = clock::now();
         loop {
             if let Some(status) = self.ended()? {
                 self.release_watchdog();
                 return Ok(status);
             }
-            if start.elapsed() >= bound {
+            if clock::since(start) >= bound {
                 return Err(RigError::TimedOut { what, bound, seen: "still running".to_owned() });
             }
             tokio::time::sleep(Duration::from_millis(wait::LOOK_EVERY_MS)).await;
         }
     }
 
-    /// Kills the program and its children, and waits until it is gone.
+    /// Kills the program and its children, and waits until all of them are gone.
     ///
     /// # Errors
-    /// `Io` when the system refuses, `TimedOut` when it does not die.
+    /// `Io` when the system refuses, `TimedOut` when one does not die.
     pub async fn kill(&mut self) -> Result<ExitStatus, RigError> {
-        self.signal_all(Signal::Kill)?;
-        self.wait(Duration::from_millis(KILL_MS_MAX)).await
+        let bound = Duration::from_millis(KILL_MS_MAX);
+        self.signal(Signal::Stop)?;
+        let children = self.tell_all(Signal::Kill)?;
+        let status = self.wait(bound).await?;
+        let what = format!("the children of {} to be gone", self.name);
+        wait::until(&what, bound, || children.iter().all(|pid| is_gone(*pid))).await?;
+        Ok(status)
     }
 
     fn release_watchdog(&mut self) {
@@ -306,10 +319,20 @@ fn children_of(pid: u32) -> Vec<u32> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
+    state_and_parent(pid)?.1.parse().ok()
+}
+
+/// Whether a process has ended, whether or not somebody has looked at how.
+fn is_gone(pid: u32) -> bool {
+    state_and_parent(pid).is_none_or(|(state, _)| matches!(state.as_str(), "Z" | "X"))
+}
+
+fn state_and_parent(pid: u32) -> Option<(String, String)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in brackets, may hold anything; state and parent follow it.
     let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok()
+    let mut words = rest.split(' ').map(str::to_owned);
+    Some((words.next()?, words.next()?))
 }
 
 /// The last lines of a file, or why there are none.

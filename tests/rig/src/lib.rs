@@ -23,6 +23,7 @@
 )]
 
 pub mod child;
+mod clock;
 pub mod error;
 pub mod kafka;
 mod net;

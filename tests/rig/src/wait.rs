@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::RigError;
+use crate::{RigError, clock};
 
 /// Pause between two looks at a state that cannot announce itself.
 pub const LOOK_EVERY_MS: u64 = 10;
@@ -33,12 +31,12 @@ pub async fn until_some<T>(
     bound: Duration,
     mut check: impl FnMut() -> Option<T>,
 ) -> Result<T, RigError> {
-    let start = Instant::now();
+    let start = clock::now();
     loop {
         if let Some(value) = check() {
             return Ok(value);
         }
-        if start.elapsed() >= bound {
+        if clock::since(start) >= bound {
             return Err(RigError::TimedOut {
                 what: what.to_owned(),
                 bound,

@@ -11,9 +11,8 @@ use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use tokio::time::Instant;
 
-use crate::{RigError, wait};
+use crate::{RigError, clock, wait};
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -150,14 +149,14 @@ impl Admin {
         bound: Duration,
         wanted: impl Fn(&Metadata) -> bool,
     ) -> Result<(), RigError> {
-        let start = Instant::now();
+        let start = clock::now();
         loop {
             let seen = match self.metadata().await {
                 Ok(seen) if wanted(&seen) => return Ok(()),
                 Ok(seen) => format!("{} brokers, other partitions or none", seen.brokers().len()),
                 Err(error) => error.to_string(),
             };
-            if start.elapsed() >= bound {
+            if clock::since(start) >= bound {
                 return Err(RigError::TimedOut { what: what.to_owned(), bound, seen });
             }
             tokio::time::sleep(Duration::from_millis(wait::LOOK_EVERY_MS)).await;

@@ -7,11 +7,9 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::{Cluster, USER};
 use crate::places::{self, Scratch};
-use crate::{RigError, wait};
+use crate::{RigError, clock, wait};
 
 /// How long a standby may take to become a primary.
 const PROMOTE_S_MAX: u64 = 60;
@@ -91,14 +89,14 @@ impl Cluster {
         let lag = format!(
             "SELECT count(*) FILTER (WHERE replay_lsn >= '{here}'), count(*) FROM pg_stat_replication"
         );
-        let start = Instant::now();
+        let start = clock::now();
         loop {
             let rows = wire.run(&lag).await?;
             let counts: Vec<&str> = rows.iter().flatten().flatten().map(String::as_str).collect();
             if counts.first().is_some_and(|count| *count != "0") {
                 return Ok(());
             }
-            if start.elapsed() >= bound {
+            if clock::since(start) >= bound {
                 let what = format!("a standby at {here}");
                 let seen = format!("{} standbys behind it", counts.get(1).unwrap_or(&"no"));
                 return Err(RigError::TimedOut { what, bound, seen });

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::answers;
 use super::request::{Kind, Reply, Request};
+use crate::clock;
 
 /// What a key is at, at the provider.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Books {
         let Some(place) = place(request) else { return Entry::New };
         let window = self.key_window;
         match self.keys.get(&place) {
-            Some(Known::Decided { since, .. }) if since.elapsed() >= window => {}
+            Some(Known::Decided { since, .. }) if clock::since(*since) >= window => {}
             Some(Known::Decided { body_sha256, .. } | Known::InFlight { body_sha256 })
                 if *body_sha256 != request.body_sha256 =>
             {
@@ -97,8 +98,7 @@ impl Books {
     pub(super) fn decided(&mut self, request: &Request, answer: &Reply) {
         if let Some(place) = place(request) {
             let body_sha256 = request.body_sha256.clone();
-            let known =
-                Known::Decided { body_sha256, answer: answer.clone(), since: Instant::now() };
+            let known = Known::Decided { body_sha256, answer: answer.clone(), since: clock::now() };
             self.keys.insert(place, known);
         }
     }

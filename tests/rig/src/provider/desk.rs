@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,7 +18,7 @@ use super::faults::{Fault, Faults, Seen};
 use super::journal::{Journal, LineNo};
 use super::log::Entry;
 use super::request::{End, Kind, Reply, Request};
-use crate::RigError;
+use crate::{RigError, clock};
 
 /// What the provider has seen and done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Desk {
         let ending = self.decide(&request, number).await;
         let line = self.journal.add(&Entry::Answered {
             request: number,
-            at: now_us(),
+            at: clock::wall_us(),
             status: if matches!(ending.end, End::Closed | End::Reset) {
                 0
             } else {
@@ -133,7 +133,7 @@ impl Desk {
         });
         self.journal.add(&Entry::Received {
             request: number,
-            at: now_us(),
+            at: clock::wall_us(),
             method: request.method.clone(),
             endpoint: request.path.clone(),
             key: request.key.clone(),
@@ -225,7 +225,7 @@ impl Desk {
         books.decided(request, &kept);
         self.journal.add(&Entry::Applied {
             request: number,
-            at: now_us(),
+            at: clock::wall_us(),
             endpoint: effect.endpoint,
             key: effect.key,
             body_sha256: request.body_sha256.clone(),
@@ -364,9 +364,4 @@ async fn pause(duration: Duration) {
 /// A poisoned lock is taken all the same: every change under it is one call.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
