@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncely::kafka::{Admin, KafkaError, TopicPartition, WitnessCheck};
 use rdkafka::ClientConfig;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer};
 
 use super::cluster::{
     brokers, create_topic, create_topic_with, delete_records, delete_topic, fill, fresh, settings,
@@ -93,7 +93,7 @@ async fn k16_witnesses_pass_over_markers() {
     create_topic(&topic, 1).await;
     let name = topic.clone();
     tokio::task::spawn_blocking(move || {
-        let producer: BaseProducer = ClientConfig::new()
+        let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
             .set("bootstrap.servers", brokers())
             .set("transactional.id", &name)
             .create()

@@ -9,33 +9,33 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{Offset, TopicPartitionList};
 
-pub const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-pub fn brokers() -> String {
+pub(crate) fn brokers() -> String {
     std::env::var("ONCELY_TEST_BROKERS").expect("a broker")
 }
 
-pub fn settings() -> ClientSettings {
+pub(crate) fn settings() -> ClientSettings {
     ClientSettings::parse(&brokers(), []).unwrap()
 }
 
 /// A name that no other test uses.
-pub fn fresh(prefix: &str) -> String {
+pub(crate) fn fresh(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("{prefix}-{}-{number}", now.as_millis())
 }
 
-pub fn admin() -> AdminClient<DefaultClientContext> {
+pub(crate) fn admin() -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", brokers()).create().unwrap()
 }
 
-pub async fn create_topic(name: &str, partitions: i32) {
+pub(crate) async fn create_topic(name: &str, partitions: i32) {
     create_topic_with(name, partitions, &[]).await;
 }
 
-pub async fn create_topic_with(name: &str, partitions: i32, settings: &[(&str, &str)]) {
+pub(crate) async fn create_topic_with(name: &str, partitions: i32, settings: &[(&str, &str)]) {
     let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     for (key, value) in settings {
         topic = topic.set(key, value);
@@ -45,21 +45,21 @@ pub async fn create_topic_with(name: &str, partitions: i32, settings: &[(&str, &
     }
 }
 
-pub async fn delete_topic(name: &str) {
+pub(crate) async fn delete_topic(name: &str) {
     for result in admin().delete_topics(&[name], &AdminOptions::new()).await.unwrap() {
         result.unwrap();
     }
 }
 
 /// Deletes the records below an offset.
-pub async fn delete_records(topic: &str, partition: i32, below: i64) {
+pub(crate) async fn delete_records(topic: &str, partition: i32, below: i64) {
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(below)).unwrap();
     admin().delete_records(&list, &AdminOptions::new()).await.unwrap();
 }
 
 /// Sends `count` records round robin: value is the running number.
-pub async fn fill(topic: &str, partitions: i32, count: i32) {
+pub(crate) async fn fill(topic: &str, partitions: i32, count: i32) {
     let producer = Producer::new(&settings()).unwrap();
     let sends = (0..count).map(|number| {
         let producer = producer.clone();

@@ -15,37 +15,36 @@ use super::cluster::BOUND;
 
 /// What all members of a group share.
 #[derive(Debug, Default)]
-pub struct Board {
-    pub positions: HashMap<TopicPartition, i64>,
+pub(crate) struct Board {
+    pub(crate) positions: HashMap<TopicPartition, i64>,
     /// Every delivered record, with the member that got it.
-    pub delivered: Vec<(TopicPartition, i64, String)>,
-    pub assigned: HashMap<String, HashMap<AssignmentId, TopicPartition>>,
-    pub revoked: Vec<(String, RevokeCause, usize)>,
-    pub out_of_range: Vec<(TopicPartition, i64, i64, i64)>,
-    pub fatal: Vec<String>,
-    pub trouble: Vec<String>,
-    pub closed: Vec<(String, bool)>,
-    pub wrong: Vec<String>,
+    pub(crate) delivered: Vec<(TopicPartition, i64, String)>,
+    pub(crate) assigned: HashMap<String, HashMap<AssignmentId, TopicPartition>>,
+    pub(crate) revoked: Vec<(String, RevokeCause, usize)>,
+    pub(crate) out_of_range: Vec<(TopicPartition, i64, i64, i64)>,
+    pub(crate) fatal: Vec<String>,
+    pub(crate) trouble: Vec<String>,
+    pub(crate) closed: Vec<(String, bool)>,
+    pub(crate) wrong: Vec<String>,
 }
 
-pub type Shared = Arc<Mutex<Board>>;
+pub(crate) type Shared = Arc<Mutex<Board>>;
 
 /// How a member's worker behaves.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manners {
+pub(crate) struct Manners {
     /// Time before a start is answered: the database is away.
-    pub start_after: Duration,
+    pub(crate) start_after: Duration,
     /// Time that a drain takes.
-    pub drain_for: Duration,
+    pub(crate) drain_for: Duration,
 }
 
-pub struct Member {
-    pub name: String,
-    pub handle: ConsumerHandle,
+pub(crate) struct Member {
+    pub(crate) handle: ConsumerHandle,
     task: JoinHandle<()>,
 }
 
-pub fn settings(group: &str, topics: &[&str], protocol: GroupProtocol) -> ConsumerSettings {
+pub(crate) fn settings(group: &str, topics: &[&str], protocol: GroupProtocol) -> ConsumerSettings {
     let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
     let mut settings = ConsumerSettings::new(super::cluster::settings(), group, topics);
     settings.protocol = protocol;
@@ -53,7 +52,12 @@ pub fn settings(group: &str, topics: &[&str], protocol: GroupProtocol) -> Consum
 }
 
 impl Member {
-    pub fn join(name: &str, settings: &ConsumerSettings, board: &Shared, manners: Manners) -> Self {
+    pub(crate) fn join(
+        name: &str,
+        settings: &ConsumerSettings,
+        board: &Shared,
+        manners: Manners,
+    ) -> Self {
         let (handle, events) = ConsumerHandle::spawn(settings).unwrap();
         let worker = Worker {
             name: name.to_owned(),
@@ -62,10 +66,10 @@ impl Member {
             manners,
         };
         let task = tokio::spawn(worker.run(events));
-        Self { name: name.to_owned(), handle, task }
+        Self { handle, task }
     }
 
-    pub async fn leave(self) {
+    pub(crate) async fn leave(self) {
         self.handle.stop(StopMode::Drain);
         tokio::time::timeout(BOUND, self.task).await.unwrap().unwrap();
     }
@@ -157,7 +161,7 @@ impl Worker {
     }
 }
 
-pub async fn until(what: &str, board: &Shared, mut reached: impl FnMut(&Board) -> bool) {
+pub(crate) async fn until(what: &str, board: &Shared, mut reached: impl FnMut(&Board) -> bool) {
     let began = Instant::now();
     while !reached(&board.lock().unwrap()) {
         assert!(began.elapsed() < BOUND, "{what} was not reached: {:#?}", summary(board));
@@ -176,6 +180,6 @@ fn summary(board: &Shared) -> impl std::fmt::Debug {
 }
 
 /// Partitions that a member has.
-pub fn count_of(board: &Board, name: &str) -> usize {
+pub(crate) fn count_of(board: &Board, name: &str) -> usize {
     board.assigned.get(name).map_or(0, HashMap::len)
 }

@@ -1,8 +1,7 @@
 //! The broker inside the process, as the demo uses it.
 
 use oncely::kafka::{
-    Admin, Assignor, ClientSettings, ConsumerSettings, GroupProtocol, HEARTBEAT_DEFAULT,
-    MockBroker, NewRecord, Producer, SESSION_TIMEOUT_DEFAULT, TopicPartition,
+    Admin, ClientSettings, ConsumerSettings, MockBroker, NewRecord, Producer, TopicPartition,
 };
 
 use super::member::{Manners, Member, Shared, count_of, until};
@@ -26,17 +25,14 @@ async fn a_group_reads_from_the_broker_inside() {
         }
     };
     produce(0, 40).await;
-    let mut settings = ConsumerSettings::new(client.clone(), "demo", vec!["demo".to_owned()]);
-    settings.protocol = GroupProtocol::Classic {
-        assignor: Assignor::Range,
-        session_timeout: SESSION_TIMEOUT_DEFAULT,
-        heartbeat: HEARTBEAT_DEFAULT,
-    };
+    let topics = vec!["demo".to_owned()];
+    let settings = ConsumerSettings::new(client.clone(), "demo", topics).for_mock_broker();
     let board = Shared::default();
     let first = Member::join("first", &settings, &board, Manners::default());
     until("all records", &board, |b| b.delivered.len() == 40).await;
     let second = Member::join("second", &settings, &board, Manners::default());
-    until("a share each", &board, |b| count_of(b, "first") == 2 && count_of(b, "second") == 2).await;
+    until("a share each", &board, |b| count_of(b, "first") == 2 && count_of(b, "second") == 2)
+        .await;
     produce(40, 80).await;
     until("all records", &board, |b| b.delivered.len() == 80).await;
     first.leave().await;
@@ -55,5 +51,6 @@ async fn a_group_reads_from_the_broker_inside() {
     assert_eq!(witnesses[&partition].offset, 29);
     assert_eq!(admin.retention("demo").await.unwrap(), None);
     assert!(!admin.cluster_id().await.unwrap().is_empty());
-    println!("topic id on the inside broker: {:?}", topics[0].id);
+    assert!(admin.is_mock_broker().await.unwrap());
+    assert_eq!(topics[0].id, None);
 }

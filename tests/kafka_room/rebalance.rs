@@ -87,7 +87,8 @@ async fn a_start_that_takes_long(protocol: GroupProtocol) {
     let first = Member::join("first", &settings, &board, away);
     until("all partitions", &board, |b| count_of(b, "first") == 6).await;
     let second = Member::join("second", &settings, &board, Manners::default());
-    until("a share each", &board, |b| count_of(b, "first") == 3 && count_of(b, "second") == 3).await;
+    until("a share each", &board, |b| count_of(b, "first") == 3 && count_of(b, "second") == 3)
+        .await;
     until("half of the records", &board, |b| b.delivered.len() == 180).await;
     assert!(began.elapsed() < Duration::from_secs(10), "the group waited for a start");
     assert!(board.lock().unwrap().delivered.iter().all(|(_, _, name)| name == "second"));

@@ -17,8 +17,9 @@ use super::flow::FlowBounds;
 pub const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
 /// Time after which the broker takes a silent member out of the group.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(45);
-/// How often a member tells the broker that it lives.
-pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(3);
+/// How often a member tells the broker that it lives. The answer tells it of changes of the group,
+/// so this is also how long partitions that move may lie idle between two owners.
+pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(1);
 /// Time without a poll after which the client leaves the group.
 pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(300);
 // A drain that outlives the session would commit for partitions that are no longer ours.
@@ -342,6 +343,19 @@ impl ConsumerSettings {
             batch_records_max: 1_000,
             batch_bytes_max: 4 << 20,
         }
+    }
+
+    /// Sets what the broker of the demo needs: it knows the range assignor only, and each change
+    /// of a group takes it a session less one second, so that the session has to be short.
+    #[must_use]
+    pub fn for_mock_broker(mut self) -> Self {
+        self.protocol = GroupProtocol::Classic {
+            assignor: Assignor::Range,
+            session_timeout: Duration::from_secs(3),
+            heartbeat: Duration::from_millis(300),
+        };
+        self.drain_max = self.drain_max.min(Duration::from_secs(2));
+        self
     }
 
     /// The configuration of the client, checked.

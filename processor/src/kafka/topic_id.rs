@@ -17,6 +17,13 @@ use rdkafka::error::{IsError, KafkaError as ClientError, RDKafkaErrorCode};
 use rdkafka_sys as native;
 use uuid::Uuid;
 
+/// What brokers say of a topic that is not there.
+const MISSING: [RDKafkaErrorCode; 3] = [
+    RDKafkaErrorCode::UnknownTopic,
+    RDKafkaErrorCode::UnknownTopicOrPartition,
+    RDKafkaErrorCode::InvalidTopic,
+];
+
 /// Frees a native object at the end of its scope.
 struct Guard<T>(*mut T, unsafe extern "C" fn(*mut T));
 
@@ -118,12 +125,12 @@ unsafe fn read(
         for index in 0..count {
             let topic = *topics.add(index);
             let error = native::rd_kafka_error_code(native::rd_kafka_TopicDescription_error(topic));
-            match RDKafkaErrorCode::from(error) {
-                RDKafkaErrorCode::NoError => {}
-                RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::InvalidTopic => continue,
-                other => return Err(ClientError::AdminOp(other)),
+            let code = RDKafkaErrorCode::from(error);
+            if MISSING.contains(&code) {
+                continue;
+            }
+            if error.is_error() {
+                return Err(ClientError::AdminOp(code));
             }
             let name = native::rd_kafka_TopicDescription_name(topic);
             let id = native::rd_kafka_TopicDescription_topic_id(topic);
