@@ -7,9 +7,7 @@ use oncely::kafka::{Admin, KafkaError, TopicPartition, WitnessCheck};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer};
 
-use super::cluster::{
-    brokers, create_topic, create_topic_with, delete_records, delete_topic, fill, fresh, settings,
-};
+use super::cluster::{create_topic, fill, fresh, kafka, settings};
 
 fn new(group: &str) -> Admin {
     Admin::new(&settings(), group).unwrap()
@@ -28,12 +26,10 @@ async fn k12_topics_have_ids_that_change_when_they_are_made_anew() {
     assert_eq!(before[1].partitions, [0, 1, 2]);
     assert!(before[0].id.is_some() && before[0].id != before[1].id);
     assert_eq!(admin.topics(&names).await.unwrap(), before);
-    delete_topic(&names[0]).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    kafka().delete_topic(&names[0]).await.unwrap();
     let missing = admin.topics(&names).await.unwrap_err();
     assert!(matches!(&missing, KafkaError::TopicMissing { topic } if *topic == names[0]));
     create_topic(&names[0], 3).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let after = admin.topics(&names).await.unwrap();
     assert!(after[0].id.is_some());
     assert_ne!(after[0].id, before[0].id);
@@ -45,8 +41,8 @@ async fn k12_topics_have_ids_that_change_when_they_are_made_anew() {
 async fn retention_is_read_by_policy() {
     let admin = new(&fresh("g"));
     let (aged, compacted) = (fresh("aged"), fresh("compacted"));
-    create_topic_with(&aged, 1, &[("retention.ms", "60000")]).await;
-    create_topic_with(&compacted, 1, &[("cleanup.policy", "compact")]).await;
+    kafka().create_topic(&aged, 1, &[("retention.ms", "60000")]).await.unwrap();
+    kafka().create_topic(&compacted, 1, &[("cleanup.policy", "compact")]).await.unwrap();
     let retention = admin.retention(&aged).await.unwrap().unwrap();
     assert_eq!((retention.retention_ms, retention.compacted), (Some(60_000), false));
     let retention = admin.retention(&compacted).await.unwrap().unwrap();
@@ -70,16 +66,14 @@ async fn k12_witnesses_tell_topics_apart() {
     let asked: Vec<_> = witnesses.clone().into_iter().collect();
     let checks = admin.check_witnesses(&asked).await.unwrap();
     assert!(checks.values().all(|check| *check == WitnessCheck::Same), "{checks:?}");
-    delete_records(&topic, 0, 80).await;
+    kafka().delete_records(&topic, 0, 80).await.unwrap();
     let checks = admin.check_witnesses(&asked).await.unwrap();
     assert_eq!(checks[&at(0)], WitnessCheck::Gone);
     assert_eq!(checks[&at(1)], WitnessCheck::Same);
     assert_eq!(admin.watermarks(&at(0)).await.unwrap(), (80, 100));
 
-    delete_topic(&topic).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    kafka().delete_topic(&topic).await.unwrap();
     create_topic(&topic, 2).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
     fill(&topic, 2, 140).await;
     let checks = admin.check_witnesses(&asked).await.unwrap();
     assert!(matches!(checks[&at(0)], WitnessCheck::Different { .. }), "{checks:?}");
@@ -94,7 +88,7 @@ async fn k16_witnesses_pass_over_markers() {
     let name = topic.clone();
     tokio::task::spawn_blocking(move || {
         let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
-            .set("bootstrap.servers", brokers())
+            .set("bootstrap.servers", kafka().bootstrap())
             .set("transactional.id", &name)
             .create()
             .unwrap();

@@ -1,66 +1,50 @@
 //! The broker of these tests, and topics on it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use oncely::kafka::{ClientSettings, NewRecord, Producer};
-use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::{Offset, TopicPartitionList};
+use oncely_rig::kafka::{Kafka, KafkaOptions};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-pub(crate) fn brokers() -> String {
-    std::env::var("ONCELY_TEST_BROKERS").expect("a broker")
+/// One broker for all tests of this program, on a runtime that outlives each of them.
+pub(crate) fn kafka() -> &'static Kafka {
+    static KAFKA: OnceLock<Kafka> = OnceLock::new();
+    KAFKA.get_or_init(|| {
+        let (started, kafka) = std::sync::mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let options = KafkaOptions::new(1).with("group.consumer.heartbeat.interval.ms", "500");
+            started.send(runtime.block_on(Kafka::start(&options)).expect("a broker")).unwrap();
+            runtime.block_on(std::future::pending::<()>());
+        });
+        kafka.recv().unwrap()
+    })
 }
 
 pub(crate) fn settings() -> ClientSettings {
-    ClientSettings::parse(&brokers(), []).unwrap()
+    ClientSettings::parse(&kafka().bootstrap(), []).unwrap()
 }
 
 /// A name that no other test uses.
 pub(crate) fn fresh(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    format!("{prefix}-{}-{number}", now.as_millis())
+    format!("{prefix}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub(crate) fn admin() -> AdminClient<DefaultClientContext> {
-    ClientConfig::new().set("bootstrap.servers", brokers()).create().unwrap()
-}
-
-pub(crate) async fn create_topic(name: &str, partitions: i32) {
-    create_topic_with(name, partitions, &[]).await;
-}
-
-pub(crate) async fn create_topic_with(name: &str, partitions: i32, settings: &[(&str, &str)]) {
-    let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
-    for (key, value) in settings {
-        topic = topic.set(key, value);
-    }
-    for result in admin().create_topics([&topic], &AdminOptions::new()).await.unwrap() {
-        result.unwrap();
-    }
-}
-
-pub(crate) async fn delete_topic(name: &str) {
-    for result in admin().delete_topics(&[name], &AdminOptions::new()).await.unwrap() {
-        result.unwrap();
-    }
-}
-
-/// Deletes the records below an offset.
-pub(crate) async fn delete_records(topic: &str, partition: i32, below: i64) {
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, Offset::Offset(below)).unwrap();
-    admin().delete_records(&list, &AdminOptions::new()).await.unwrap();
+pub(crate) async fn create_topic(name: &str, partitions: u32) {
+    kafka().create_topic(name, partitions, &[]).await.unwrap();
 }
 
 /// Sends `count` records round robin: value is the running number.
 pub(crate) async fn fill(topic: &str, partitions: i32, count: i32) {
-    let producer = Producer::new(&settings()).unwrap();
+    fill_at(&settings(), topic, partitions, count).await;
+}
+
+pub(crate) async fn fill_at(settings: &ClientSettings, topic: &str, partitions: i32, count: i32) {
+    let producer = Producer::new(settings).unwrap();
     let sends = (0..count).map(|number| {
         let producer = producer.clone();
         let topic = topic.to_owned();

@@ -6,8 +6,9 @@ use oncely::kafka::{
     ClientSettings, ConsumerHandle, ConsumerSettings, Event, GroupProtocol, StopMode,
     TopicPartition, TroubleKind,
 };
+use oncely_rig::kafka::{Kafka, KafkaOptions};
 
-use super::cluster::{create_topic, delete_records, fill, fresh};
+use super::cluster::{create_topic, fill, fill_at, fresh, kafka};
 use super::member::{Manners, Member, Shared, settings, until};
 
 /// K10: a partition whose position is gone stops visibly; the others go on.
@@ -16,7 +17,7 @@ async fn k10_a_position_out_of_range_stops_its_partition_only() {
     let (topic, group) = (fresh("range"), fresh("g"));
     create_topic(&topic, 3).await;
     fill(&topic, 3, 300).await;
-    delete_records(&topic, 0, 50).await;
+    kafka().delete_records(&topic, 0, 50).await.unwrap();
     let board = Shared::default();
     let at = |partition| TopicPartition::new(topic.as_str(), partition);
     // Partition 0 is below what is kept, partition 1 above what there is, partition 2 is fine.
@@ -120,4 +121,33 @@ async fn a_missing_topic_is_reported() {
     until("trouble", &board, |b| b.trouble.iter().any(|t| t.contains(&topic))).await;
     assert!(board.lock().unwrap().trouble[0].starts_with("TopicMissing"));
     member.leave().await;
+}
+
+/// K8: a broker that answers nothing for a while stops the fetching and nothing else. Commits wait
+/// for it on their own thread; afterwards nothing is lost or repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn k8_a_frozen_broker_does_not_stop_the_polling() {
+    let mut kafka = Kafka::start(&KafkaOptions::new(1)).await.unwrap();
+    kafka.create_topic("frozen", 2, &[]).await.unwrap();
+    let client = ClientSettings::parse(&kafka.bootstrap(), []).unwrap();
+    fill_at(&client, "frozen", 2, 100).await;
+    let board = Shared::default();
+    let settings = ConsumerSettings::new(client.clone(), "g", vec!["frozen".to_owned()]);
+    let member = Member::join("m", &settings, &board, Manners::default());
+    until("the first records", &board, |b| b.delivered.len() == 100).await;
+    fill_at(&client, "frozen", 2, 100).await;
+    kafka.pause(1).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(8) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(member.handle.silent_for() < Duration::from_secs(1), "polling stopped");
+    }
+    kafka.resume(1).unwrap();
+    fill_at(&client, "frozen", 2, 100).await;
+    until("all records", &board, |b| b.delivered.len() == 300).await;
+    until("a commit", &board, |_| member.handle.counts().commits_done > 0).await;
+    member.leave().await;
+    let board = board.lock().unwrap();
+    assert_eq!(board.wrong, Vec::<String>::new());
+    assert_eq!(board.fatal, Vec::<String>::new());
 }

@@ -12,6 +12,7 @@ use super::cluster::{create_topic, fill, fresh};
 use super::member::{Manners, Member, Shared, count_of, settings, until};
 
 const PARTITIONS: i32 = 6;
+const PARTITIONS_TOTAL: u32 = 6;
 
 fn range() -> GroupProtocol {
     GroupProtocol::Classic {
@@ -25,7 +26,7 @@ fn range() -> GroupProtocol {
 /// move drains and starts at the position.
 async fn members_come_and_go(protocol: GroupProtocol) {
     let (topic, group) = (fresh("moves"), fresh("g"));
-    create_topic(&topic, PARTITIONS).await;
+    create_topic(&topic, PARTITIONS_TOTAL).await;
     let board = Shared::default();
     let settings = settings(&group, &[&topic], protocol);
     let stays = Member::join("stays", &settings, &board, Manners::default());
@@ -75,7 +76,7 @@ async fn k3_members_come_and_go_range() {
 /// once, also out of partitions whose start is not known yet.
 async fn a_start_that_takes_long(protocol: GroupProtocol) {
     let (topic, group) = (fresh("late"), fresh("g"));
-    create_topic(&topic, PARTITIONS).await;
+    create_topic(&topic, PARTITIONS_TOTAL).await;
     fill(&topic, PARTITIONS, 600).await;
     let board = Shared::default();
     for partition in 0..PARTITIONS {

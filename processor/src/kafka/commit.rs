@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError as ClientError, RDKafkaErrorCode};
@@ -18,6 +18,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::context::Context;
 use super::record::{AssignmentId, TopicPartition};
 use super::stats::Counters;
+use crate::clock::{self, Moment};
 
 /// Least time between two commits.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(500);
@@ -45,7 +46,7 @@ pub(super) struct Committer {
     thread: JoinHandle<()>,
     due: Offsets,
     in_flight: Option<Offsets>,
-    sent_at: Option<Instant>,
+    sent_at: Option<Moment>,
 }
 
 impl Committer {
@@ -81,7 +82,7 @@ impl Committer {
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
         }
-        let early = self.sent_at.is_some_and(|sent| sent.elapsed() < COMMIT_INTERVAL);
+        let early = self.sent_at.is_some_and(|sent| clock::since(sent) < COMMIT_INTERVAL);
         if !self.due.is_empty() && !early {
             let due = std::mem::take(&mut self.due);
             self.send(due);
@@ -100,7 +101,7 @@ impl Committer {
         if last.is_empty() {
             return true;
         }
-        let deadline = Instant::now().checked_add(LAST_COMMIT_MAX);
+        let deadline = clock::now().checked_add(LAST_COMMIT_MAX);
         for attempt in 0..LAST_COMMIT_TRIES {
             if attempt > 0 {
                 thread::sleep(LAST_COMMIT_PAUSE);
@@ -133,7 +134,7 @@ impl Committer {
     }
 
     /// Waits until nothing is in flight. `false` when time is up.
-    fn wait(&mut self, deadline: Option<Instant>, counters: &Counters) -> bool {
+    fn wait(&mut self, deadline: Option<Moment>, counters: &Counters) -> bool {
         if self.in_flight.is_none() {
             return true;
         }
@@ -146,8 +147,8 @@ impl Committer {
         }
     }
 
-    fn wait_for_answer(&mut self, deadline: Option<Instant>) -> Option<Result<(), ClientError>> {
-        let left = deadline?.saturating_duration_since(Instant::now());
+    fn wait_for_answer(&mut self, deadline: Option<Moment>) -> Option<Result<(), ClientError>> {
+        let left = deadline?.saturating_duration_since(clock::now());
         self.answers.recv_timeout(left).ok()
     }
 
@@ -160,7 +161,7 @@ impl Committer {
                 return;
             }
         }
-        self.sent_at = Some(Instant::now());
+        self.sent_at = Some(clock::now());
         if self.jobs.try_send(list).is_ok() {
             self.in_flight = Some(offsets);
         } else {

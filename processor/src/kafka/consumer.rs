@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::KafkaError;
 use super::event::Events;
@@ -15,6 +15,7 @@ use super::record::AssignmentId;
 use super::settings::ConsumerSettings;
 use super::stats::{ConsumerCounts, Counters, OffsetsBoard, PartitionOffsets};
 use super::thread;
+use crate::clock::{self, Moment};
 
 /// How a consumer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) offsets: OffsetsBoard,
     pub(super) flow: Arc<Flow>,
-    born: Instant,
+    born: Moment,
     polled_ms: AtomicU64,
 }
 
@@ -66,7 +67,7 @@ impl Shared {
     }
 
     pub(super) fn mark_polled(&self) {
-        let age = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let age = u64::try_from(clock::since(self.born).as_millis()).unwrap_or(u64::MAX);
         self.polled_ms.store(age, Ordering::Relaxed);
     }
 }
@@ -84,7 +85,7 @@ impl ConsumerHandle {
             counters: Counters::default(),
             offsets: OffsetsBoard::default(),
             flow: Flow::new(settings.flow),
-            born: Instant::now(),
+            born: clock::now(),
             polled_ms: AtomicU64::new(0),
         });
         let events = thread::spawn(settings, Arc::clone(&shared))?;
@@ -148,6 +149,6 @@ impl ConsumerHandle {
     #[must_use]
     pub fn silent_for(&self) -> Duration {
         let polled = Duration::from_millis(self.shared.polled_ms.load(Ordering::Relaxed));
-        self.shared.born.elapsed().saturating_sub(polled)
+        clock::since(self.shared.born).saturating_sub(polled)
     }
 }

@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -25,6 +25,7 @@ use super::consumer::Shared;
 use super::event::{DrainAnswer, Event, EventSender, RevokeCause, Revoked};
 use super::record::AssignmentId;
 use super::slots::{Slot, Slots, list_of};
+use crate::clock;
 
 /// How often a drain looks whether the partitions were lost meanwhile.
 const DRAIN_LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -153,8 +154,8 @@ impl Context {
         consumer: &BaseConsumer<Self>,
         answers: &Receiver<Vec<(AssignmentId, i64)>>,
     ) -> Option<Vec<(AssignmentId, i64)>> {
-        let began = Instant::now();
-        while began.elapsed() < self.drain_max {
+        let began = clock::now();
+        while clock::since(began) < self.drain_max {
             match answers.recv_timeout(DRAIN_LOOK_INTERVAL) {
                 Ok(positions) => return Some(positions),
                 // The worker dropped the question: nothing to commit.

@@ -5,7 +5,7 @@
 //! once, so a start with a hundred partitions costs a few round trips.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use oncely_core::progress::Witness;
 use rdkafka::config::ClientConfig;
@@ -18,6 +18,7 @@ use super::admin::{Quiet, WitnessCheck, watermarks};
 use super::error::KafkaError;
 use super::record::TopicPartition;
 use super::settings::ClientSettings;
+use crate::clock;
 
 /// How far below a position its witness is looked for, step by step. Most positions have a record
 /// just below; a marker of a transaction costs one more step; compaction may leave long gaps.
@@ -146,10 +147,10 @@ fn last_of_topic(
         element.set_offset(Offset::Offset(span.from.max(0))).map_err(unavailable)?;
     }
     reader.assign(&list).map_err(unavailable)?;
-    let began = Instant::now();
+    let began = clock::now();
     let mut found = HashMap::new();
     while !open.is_empty() {
-        if began.elapsed() >= limit {
+        if clock::since(began) >= limit {
             return Err(KafkaError::TimedOut { asked: "single records" });
         }
         match reader.poll(POLL_MAX) {

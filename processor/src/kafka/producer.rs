@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::error::KafkaError;
 use super::settings::ClientSettings;
+use crate::clock;
 
 /// Longest time for a record to be delivered, tries of the client included.
 pub const DELIVERY_MAX: Duration = Duration::from_secs(30);
@@ -127,13 +128,13 @@ impl Producer {
         &self,
         record: NewRecord<'_>,
     ) -> Result<oneshot::Receiver<Result<Delivered, ClientError>>, KafkaError> {
-        let began = tokio::time::Instant::now();
+        let began = clock::now();
         loop {
             let (answer, delivered) = oneshot::channel();
             match self.client.send(to_base(&record, Box::new(answer))) {
                 Ok(()) => return Ok(delivered),
                 Err((ClientError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
-                    if began.elapsed() < DELIVERY_MAX => {}
+                    if clock::since(began) < DELIVERY_MAX => {}
                 Err((error, _)) => return Err(self.failed(error)),
             }
             tokio::time::sleep(QUEUE_FULL_PAUSE).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError as ClientError;
@@ -26,6 +26,7 @@ use super::settings::ConsumerSettings;
 use super::slots::{Slot, State, list_of, starts_of};
 use super::stats::Counters;
 use super::trouble::Troubles;
+use crate::clock::{self, Moment};
 
 /// Longest wait in one poll: the longest that a command waits while no records come.
 const POLL_MAX: Duration = Duration::from_millis(50);
@@ -113,8 +114,8 @@ fn close(consumer: Arc<BaseConsumer<Context>>, committer: Option<Committer>) -> 
 
 fn last_events(events: &mut EventSender, clean: bool) {
     events.send(Event::Closed { clean });
-    let began = Instant::now();
-    while !events.flush() && began.elapsed() < LAST_EVENTS_MAX {
+    let began = clock::now();
+    while !events.flush() && clock::since(began) < LAST_EVENTS_MAX {
         thread::sleep(POLL_SOON);
     }
 }
@@ -125,11 +126,11 @@ struct Poll<'a> {
     gathering: Gathering,
     slots_version: u64,
     /// Since when a full batch has been waiting for room.
-    full_since: Option<Instant>,
+    full_since: Option<Moment>,
     /// Whether fetching is paused because the worker holds too much.
     held_back: bool,
     /// When the client last refused partitions; they are offered again after a pause.
-    refused_at: Option<Instant>,
+    refused_at: Option<Moment>,
     troubles: Troubles,
 }
 
@@ -169,7 +170,7 @@ impl Poll<'_> {
         group.events.flush();
         self.apply_pauses(requests, &mut group);
         apply_starts(requests, &mut group);
-        let refused = self.refused_at.is_some_and(|at| at.elapsed() < REFUSED_PAUSE);
+        let refused = self.refused_at.is_some_and(|at| clock::since(at) < REFUSED_PAUSE);
         if !self.held_back && !refused && group.slots.has(State::Ready) {
             self.hand_over(&mut group);
         }
@@ -248,7 +249,7 @@ impl Poll<'_> {
             let ready = |slot: &&Slot| slot.state == State::Ready;
             self.consumer.incremental_assign(&starts_of(group.slots.iter().filter(ready)))
         };
-        self.refused_at = handed.is_err().then(Instant::now);
+        self.refused_at = handed.is_err().then(clock::now);
         if handed.is_ok() {
             for slot in group.slots.iter_mut() {
                 match slot.state {
@@ -288,8 +289,8 @@ impl Poll<'_> {
                 self.set_pauses(group);
             }
         } else if full {
-            let since = *self.full_since.get_or_insert_with(Instant::now);
-            if since.elapsed() >= FULL_MAX {
+            let since = *self.full_since.get_or_insert_with(clock::now);
+            if clock::since(since) >= FULL_MAX {
                 self.held_back = true;
                 self.full_since = None;
                 self.context.shared.counters.back_pressure.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError as ClientError, RDKafkaErrorCode};
@@ -17,6 +17,7 @@ use super::context::{Context, Group};
 use super::event::{Event, Trouble, TroubleKind};
 use super::record::TopicPartition;
 use super::slots::State;
+use crate::clock::{self, Moment};
 
 /// Longest wait for the offsets of one partition.
 const RANGE_MAX: Duration = Duration::from_secs(1);
@@ -28,11 +29,11 @@ const IDLE_MAX: Duration = Duration::from_secs(8);
 /// What is known about errors.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
-    reported: HashMap<TroubleKind, Instant>,
+    reported: HashMap<TroubleKind, Moment>,
     /// Partitions to compare with the broker, because one of them was out of range.
     suspects: Vec<TopicPartition>,
     /// Since when a partition has been shown as not fetched.
-    idle: HashMap<TopicPartition, Instant>,
+    idle: HashMap<TopicPartition, Moment>,
     statistics_seen: u64,
 }
 
@@ -58,8 +59,8 @@ impl Troubles {
         }
         let kind = kind_of(code);
         shared.counters.trouble(kind);
-        let now = Instant::now();
-        let recent = |at: &Instant| now.saturating_duration_since(*at) < TROUBLE_INTERVAL;
+        let now = clock::now();
+        let recent = |at: &Moment| now.saturating_duration_since(*at) < TROUBLE_INTERVAL;
         if self.reported.get(&kind).is_some_and(recent) {
             return;
         }
@@ -93,7 +94,7 @@ impl Troubles {
                 continue;
             };
             let position = slot.next;
-            let idle = self.idle.remove(&partition).is_some_and(|at| at.elapsed() >= IDLE_MAX);
+            let idle = self.idle.remove(&partition).is_some_and(|at| clock::since(at) >= IDLE_MAX);
             if (low..=high).contains(&position) && !idle {
                 continue;
             }
@@ -116,7 +117,7 @@ impl Troubles {
         }
         self.statistics_seen = written;
         let idle = shared.offsets.idle();
-        let now = Instant::now();
+        let now = clock::now();
         let mut still = HashMap::new();
         for partition in idle {
             let slot = group.slots.find(&partition.topic, partition.partition);
