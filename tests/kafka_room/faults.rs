@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use oncely::kafka::{
-    ClientSettings, ConsumerHandle, ConsumerSettings, Event, GroupProtocol, StopMode,
-    TopicPartition, TroubleKind,
+    Assignor, ClientSettings, ConsumerHandle, ConsumerSettings, Event, GroupProtocol, RevokeCause,
+    StopMode, TopicPartition, TroubleKind,
 };
 use oncely_rig::kafka::{Kafka, KafkaOptions};
 
@@ -150,4 +150,34 @@ async fn k8_a_frozen_broker_does_not_stop_the_polling() {
     let board = board.lock().unwrap();
     assert_eq!(board.wrong, Vec::<String>::new());
     assert_eq!(board.fatal, Vec::<String>::new());
+}
+
+/// K5, B10: when the session is over, the partitions are lost: no drain, no commit, and a new
+/// assignment afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn k5_a_session_that_is_over_loses_the_partitions() {
+    let mut kafka = Kafka::start(&KafkaOptions::new(1)).await.unwrap();
+    kafka.create_topic("lost", 2, &[]).await.unwrap();
+    let client = ClientSettings::parse(&kafka.bootstrap(), []).unwrap();
+    fill_at(&client, "lost", 2, 100).await;
+    let board = Shared::default();
+    let mut settings = ConsumerSettings::new(client.clone(), "g", vec!["lost".to_owned()]);
+    settings.protocol = GroupProtocol::Classic {
+        assignor: Assignor::CooperativeSticky,
+        session_timeout: Duration::from_secs(6),
+        heartbeat: Duration::from_millis(500),
+    };
+    settings.drain_max = Duration::from_secs(4);
+    let member = Member::join("m", &settings, &board, Manners::default());
+    until("the first records", &board, |b| b.delivered.len() == 100).await;
+    kafka.pause(1).unwrap();
+    until("the loss", &board, |b| !b.revoked.is_empty()).await;
+    assert_eq!(board.lock().unwrap().revoked, [("m".to_owned(), RevokeCause::Lost, 2)]);
+    assert_eq!(member.handle.counts().rebalances_lost, 1);
+    kafka.resume(1).unwrap();
+    until("both again", &board, |b| super::member::count_of(b, "m") == 2).await;
+    fill_at(&client, "lost", 2, 100).await;
+    until("all records", &board, |b| b.delivered.len() == 200).await;
+    member.leave().await;
+    assert_eq!(board.lock().unwrap().wrong, Vec::<String>::new());
 }

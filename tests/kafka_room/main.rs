@@ -7,6 +7,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
+    clippy::disallowed_methods,
     reason = "a failed test should stop at once"
 )]
 

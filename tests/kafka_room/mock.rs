@@ -46,7 +46,7 @@ async fn a_group_reads_from_the_broker_inside() {
     assert_eq!(topics[0].partitions, [0, 1, 2, 3]);
     let partition = TopicPartition::new("demo", 0);
     assert_eq!(admin.watermarks(&partition).await.unwrap(), (0, 30));
-    assert_eq!(admin.committed(&[partition.clone()]).await.unwrap()[&partition], 30);
+    assert_eq!(admin.committed(std::slice::from_ref(&partition)).await.unwrap()[&partition], 30);
     let witnesses = admin.witnesses_before(&[(partition.clone(), 30)]).await.unwrap();
     assert_eq!(witnesses[&partition].offset, 29);
     assert_eq!(admin.retention("demo").await.unwrap(), None);
