@@ -17,7 +17,7 @@ demo: ## See it work: 1,000 events with repeats and kills, and the table at the 
 	$(CARGO) run --release -p oncely -- demo
 
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 check: ## What a change has to pass: format, lints, tests
 	$(CARGO) fmt --all --check
