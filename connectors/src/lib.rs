@@ -1,5 +1,6 @@
 //! The world outside.
 //!
+//! - [`file`](mod@file): connector files
 //! - [`format`](mod@format): record bytes become values
 //! - [`secret`]: secrets and the references to them
 //! - [`effect`]: how effects are performed, and what an answer means
@@ -18,5 +19,6 @@
 )]
 
 pub mod effect;
+pub mod file;
 pub mod format;
 pub mod secret;

@@ -316,6 +316,12 @@ impl TextNode {
         Ok(Self { code: NodeCode::Expression(Box::new(jinja)), reads })
     }
 
+    /// A node that gives the template's text, whatever it consists of.
+    pub fn from_template(template: Template) -> Self {
+        let reads = template.reads.clone();
+        Self { code: NodeCode::Text(template), reads }
+    }
+
     /// # Errors
     /// As [`Template::render`]; null, lists and objects are values here.
     pub fn eval(&self, scope: &Scope<'_>) -> Result<Value, RenderError> {

@@ -129,8 +129,21 @@ fn syntax(text: &str, errors: &[cel::ParseError]) -> ExprError {
     let line = usize::try_from(first.pos.0).unwrap_or(0).saturating_sub(1);
     let before: usize = text.split_inclusive('\n').take(line).map(|l| l.chars().count()).sum();
     let column = usize::try_from(first.pos.1).unwrap_or(0).saturating_sub(1);
-    let message = first.msg.lines().next().unwrap_or("syntax error");
-    ExprError::Syntax { message: message.into(), at: before.saturating_add(column) }
+    ExprError::Syntax { message: in_words(&first.msg), at: before.saturating_add(column) }
+}
+
+/// The parser lists every token that would have been possible; the one that stands there says more.
+fn in_words(message: &str) -> Box<str> {
+    let message = message.lines().next().unwrap_or_default();
+    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+    let (what, _) = message.split_once(" expecting").unwrap_or((message, ""));
+    if what.contains("<EOF>") {
+        return "the expression ends too early".into();
+    }
+    match what.split_once('\'').and_then(|(_, rest)| rest.rsplit_once('\'')) {
+        Some((token, _)) => format!("`{token}` is not expected here").into(),
+        None => what.into(),
+    }
 }
 
 /// Levels of the tree; a chain of members is one, as it is evaluated in one.
@@ -178,7 +191,7 @@ struct Walk<'s> {
 impl Walk<'_> {
     fn visit(&mut self, node: &mut IdedExpr) -> Result<(), ExprError> {
         if let Some((root, steps)) = chain(node) {
-            return self.read(node.id, &root, steps);
+            return self.read(root_id(node), &root, steps);
         }
         match &mut node.expr {
             Node::Unspecified | Node::Literal(_) | Node::Ident(_) => Ok(()),
@@ -225,6 +238,8 @@ impl Walk<'_> {
     fn call(&mut self, node: &mut IdedExpr) -> Result<(), ExprError> {
         let at = self.at(node.id);
         let Node::Call(call) = &mut node.expr else { return Ok(()) };
+        // A call's place is its parenthesis; its name stands before it.
+        let at = at.saturating_sub(call.func_name.chars().count());
         let operator = call.func_name.contains(['_', '@', '!']) && call.func_name != "exists_one";
         if !operator && !FUNCTIONS.contains(&call.func_name.as_str()) && !is_strings(call) {
             let near = nearest(&call.func_name, FUNCTIONS).map(Box::from);
@@ -273,6 +288,21 @@ impl Walk<'_> {
 fn is_strings(call: &cel::common::ast::CallExpr) -> bool {
     const MORE: [&str; 6] = ["format", "lastIndexOf", "replace", "reverse", "upperAscii", "quote"];
     MORE.contains(&call.func_name.as_str())
+}
+
+/// The node of the name at the beginning of a chain.
+fn root_id(node: &IdedExpr) -> u64 {
+    match &node.expr {
+        Node::Select(select) => root_id(&select.operand),
+        Node::Call(call) => call.args.first().map_or(node.id, root_id),
+        Node::Unspecified
+        | Node::Comprehension(_)
+        | Node::Ident(_)
+        | Node::List(_)
+        | Node::Literal(_)
+        | Node::Map(_)
+        | Node::Struct(_) => node.id,
+    }
 }
 
 /// The root and steps of a chain of selections and literal indexes.

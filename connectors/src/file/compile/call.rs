@@ -1,0 +1,490 @@
+//! Calls: the request, the provider's profile, and what follows from an answer or from none.
+
+use oncely_core::connector::{
+    Auth, BodyRule, CallRule, EffectBody, HttpRule, Limits, OnUnknown, Profile, Rate, RequestRule,
+    Timeout,
+};
+use oncely_core::effect::retry::Retry;
+use oncely_core::expr::Root;
+use oncely_core::template::{Target, Template, TextTree};
+
+use super::super::diagnostic::{Code, Finding};
+use super::super::profiles;
+use super::super::raw::{RawAuth, RawEffect, RawMethod, RawRequest, RawTree, RawUnknown};
+use super::super::read::{Entries, Field};
+use super::super::source::Span;
+use super::super::words::{Millis, Window};
+use super::{Compiler, graph, text};
+
+const CONNECT_MS: u64 = 2_000;
+const TOTAL_MS: u64 = 15_000;
+const TOTAL_MS_MAX: u64 = 600_000;
+const ATTEMPTS: u32 = 8;
+const ATTEMPTS_MAX: u32 = 100;
+const BACKOFF_MS: (u64, u64) = (1_000, 600_000);
+const ELAPSED_MS: u64 = 20 * 3_600_000;
+const CONCURRENCY: u32 = 16;
+const CONCURRENCY_MAX: u32 = 1024;
+
+/// Headers that the client writes, or that have a field of their own.
+const RESERVED: [&str; 8] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+];
+
+impl Compiler<'_> {
+    pub(super) fn http(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
+        self.call(raw, at, profiles::plain("http"), |this, profile| this.request(raw, at, profile))
+    }
+
+    /// Stripe's conventions: form bodies, a pinned version, a key that is remembered for a day.
+    pub(super) fn billing(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
+        let request = raw.request.as_ref().and_then(Field::get);
+        if let Some(span) = request.and_then(|request| request.json.as_ref()?.span()) {
+            let text = "billing requests have a `form`, not a `json` body";
+            self.add(Finding::new(Code::Request, span, text));
+        }
+        self.call(raw, at, profiles::stripe(), |this, profile| {
+            let mut request = this.request(raw, at, profile)?;
+            if let RequestRule::Http(http) = &mut request {
+                let header = profiles::STRIPE_VERSION_HEADER;
+                let declared = http.headers.iter().any(|(name, _)| **name == *header);
+                let version = Template::compile(profiles::STRIPE_VERSION, Target::Text).ok();
+                let version = version.filter(|_| !declared);
+                http.headers.extend(version.map(|version| (header.into(), version)));
+            }
+            Some(request)
+        })
+    }
+
+    /// What is the same for every call; `request` makes what is not.
+    pub(super) fn call(
+        &mut self,
+        raw: &RawEffect,
+        at: Span,
+        mut profile: Profile,
+        request: impl FnOnce(&mut Self, &Profile) -> Option<RequestRule>,
+    ) -> Option<EffectBody> {
+        self.idempotency(raw, &mut profile);
+        let on_unknown = self.on_unknown(raw, &profile);
+        let timeout = self.timeout(raw);
+        let retry = self.retry(raw, at, &profile, on_unknown, timeout);
+        let record = self.record(raw);
+        let limits = self.limits(raw);
+        let request = request(self, &profile)?;
+        let mut reads_results = false;
+        graph::request_reads(&request, &mut |path| reads_results |= path.root == Root::Effects);
+        Some(EffectBody::Call(Box::new(CallRule {
+            request,
+            reads_results,
+            record,
+            profile,
+            on_unknown,
+            retry: retry?,
+            timeout,
+            limits,
+        })))
+    }
+
+    /// What the file says about the key, over what the profile says.
+    fn idempotency(&mut self, raw: &RawEffect, profile: &mut Profile) {
+        let Some((at, raw)) = raw.idempotency.as_ref().and_then(Field::valid) else { return };
+        let known = profile.key_header.is_some();
+        match raw.header.as_ref().map(Field::valid) {
+            Some(Some((span, header))) => match header_name(header) {
+                Some(name) => profile.key_header = Some(name.into()),
+                None => self.add(Finding::new(Code::BadName, span, "this is no header's name")),
+            },
+            None if !known => self.missing("header", at),
+            Some(None) | None => {}
+        }
+        match raw.window.as_ref().map(Field::valid) {
+            Some(Some((_, Window::For(window)))) => profile.key_window_ms = Some(window.0),
+            Some(Some((_, Window::None))) => profile.key_window_ms = None,
+            None if !known => {
+                let at = Span::new(at.start, at.start);
+                let finding = Finding::new(Code::MissingField, at, "field `window` is missing");
+                let help = "say how long the provider remembers a key (`24h`), or `none`: for ever";
+                self.add(finding.help(help));
+            }
+            Some(None) | None => {}
+        }
+    }
+
+    fn on_unknown(&mut self, raw: &RawEffect, profile: &Profile) -> OnUnknown {
+        let Some((span, raw)) = raw.on_unknown.as_ref().and_then(Field::valid) else {
+            return OnUnknown::Hold;
+        };
+        match raw {
+            RawUnknown::Hold => OnUnknown::Hold,
+            RawUnknown::AssumeDone => OnUnknown::AssumeDone,
+            RawUnknown::Reconcile => {
+                self.not_yet(span, "`on_unknown: reconcile`");
+                OnUnknown::Hold
+            }
+            RawUnknown::RetrySameKey => {
+                if profile.key_header.is_none() {
+                    let text = "without a key that the provider knows, a repeat can act twice";
+                    let finding = Finding::new(Code::NoKey, span, text);
+                    let help = "declare `idempotency: { header: …, window: … }` if it has one, or use `on_unknown: hold`";
+                    self.add(finding.help(help));
+                }
+                OnUnknown::RetrySameKey
+            }
+        }
+    }
+
+    fn timeout(&mut self, raw: &RawEffect) -> Timeout {
+        let raw = raw.timeout.as_ref().and_then(Field::valid);
+        let connect = raw.and_then(|(_, raw)| raw.connect.as_ref()?.get());
+        let total = raw.and_then(|(_, raw)| raw.total.as_ref()?.get());
+        let total_ms = total.map_or(TOTAL_MS, |total| total.0);
+        let connect_ms = connect.map_or(CONNECT_MS.min(total_ms), |connect| connect.0);
+        let Some((span, _)) = raw else { return Timeout { connect_ms, total_ms } };
+        if connect_ms == 0 || total_ms == 0 {
+            self.add(Finding::new(
+                Code::Timeout,
+                span,
+                "a timeout of nothing lets nothing through",
+            ));
+        } else if connect_ms > total_ms {
+            let text = format!(
+                "connecting may take longer ({}) than everything ({})",
+                Millis(connect_ms),
+                Millis(total_ms)
+            );
+            self.add(Finding::new(Code::Timeout, span, text));
+        } else if total_ms > TOTAL_MS_MAX {
+            let text = format!("a call may take {} at most", Millis(TOTAL_MS_MAX));
+            self.add(Finding::new(Code::Timeout, span, text));
+        }
+        Timeout { connect_ms, total_ms }
+    }
+
+    fn retry(
+        &mut self,
+        raw: &RawEffect,
+        at: Span,
+        profile: &Profile,
+        on_unknown: OnUnknown,
+        timeout: Timeout,
+    ) -> Option<Retry> {
+        let plan = raw.retry.as_ref().and_then(Field::valid);
+        let attempts = plan.and_then(|(_, plan)| plan.attempts.as_ref()?.valid());
+        let backoff = plan.and_then(|(_, plan)| plan.backoff.as_ref()?.get());
+        let elapsed = plan.and_then(|(_, plan)| plan.max_elapsed.as_ref()?.valid());
+        if let Some((span, attempts)) = attempts.filter(|(_, attempts)| **attempts > ATTEMPTS_MAX) {
+            let text = format!("{attempts} attempts are more than {ATTEMPTS_MAX}");
+            self.add(Finding::new(Code::RetryPlan, span, text));
+        }
+        let window = profile.key_window_ms.filter(|_| on_unknown == OnUnknown::RetrySameKey);
+        // Leaves a sixth of the window for calls under way and clocks that differ.
+        let within = window.map(|window| window.saturating_sub(window.checked_div(6).unwrap_or(0)));
+        let elapsed_ms = match elapsed {
+            Some((_, elapsed)) => elapsed.0,
+            None => within.map_or(ELAPSED_MS, |within| within.min(ELAPSED_MS)),
+        };
+        if let (Some(window), Some((span, elapsed))) = (window, elapsed) {
+            let latest = elapsed.0.saturating_add(timeout.total_ms);
+            if latest > window {
+                self.outlives(raw, span, *elapsed, window, within.unwrap_or(0));
+            }
+        }
+        let (base_ms, cap_ms) = backoff.map_or(BACKOFF_MS, |b| (b.base.0, b.cap.0));
+        let attempts = attempts.map_or(ATTEMPTS, |(_, attempts)| *attempts);
+        let retry = Retry::new(attempts, base_ms, cap_ms, elapsed_ms);
+        retry
+            .map_err(|error| {
+                let span = plan.map_or(at, |(span, _)| span);
+                self.add(Finding::new(Code::RetryPlan, span, error.to_string()));
+            })
+            .ok()
+    }
+
+    fn outlives(&mut self, raw: &RawEffect, span: Span, elapsed: Millis, window: u64, within: u64) {
+        let declared = raw.idempotency.as_ref().and_then(|raw| raw.get()?.window.as_ref()?.span());
+        let line = declared.map(|span| format!(" (line {})", self.source.line(span)));
+        let window = Millis(window);
+        let text = format!("retries may outlive the provider's key window ({elapsed} > {window})");
+        let finding = Finding::new(Code::RetryOutlivesWindow, span, text)
+            .label(format!("window is {window}{}", line.unwrap_or_default()))
+            .note("with on_unknown: retry_same_key a late retry would act a second time")
+            .help(format!("lower max_elapsed to {}, or use on_unknown: hold", Millis(within)));
+        self.add(finding);
+    }
+
+    fn record(&mut self, raw: &RawEffect) -> Vec<(Box<str>, oncely_core::expr::Expr)> {
+        let raw = raw.record.as_ref().and_then(Field::get);
+        let mut record = Vec::new();
+        for (name, expr) in raw.into_iter().flat_map(|raw| &raw.0) {
+            let Some((span, name)) = name.valid() else { continue };
+            let name = self.name(span, name, "a recorded value", false);
+            let expr = self.expr(expr, text::ANSWER);
+            if let (Some(name), Some(expr)) = (name, expr) {
+                record.push((name.into(), expr));
+            }
+        }
+        record
+    }
+
+    fn limits(&mut self, raw: &RawEffect) -> Limits {
+        let raw = raw.limits.as_ref().and_then(Field::get);
+        let concurrency = raw.and_then(|raw| raw.concurrency.as_ref()?.valid());
+        if let Some((span, _)) =
+            concurrency.filter(|(_, calls)| !(1..=CONCURRENCY_MAX).contains(*calls))
+        {
+            let text = format!("1 to {CONCURRENCY_MAX} calls may be in flight");
+            self.add(Finding::new(Code::Limit, span, text));
+        }
+        let rate = raw.and_then(|raw| raw.rate.as_ref()?.get());
+        Limits {
+            concurrency: concurrency.map_or(CONCURRENCY, |(_, calls)| *calls),
+            rate: rate.map(|rate| Rate { calls: rate.calls, per_ms: rate.per_ms }),
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------- //
+
+    fn request(&mut self, raw: &RawEffect, at: Span, profile: &Profile) -> Option<RequestRule> {
+        let Some(request) = &raw.request else {
+            self.missing("request", at);
+            return None;
+        };
+        let (span, request) = request.valid()?;
+        let method = match request.method.as_ref().and_then(Field::get) {
+            None | Some(RawMethod::Post) => "POST",
+            Some(RawMethod::Get) => "GET",
+            Some(RawMethod::Put) => "PUT",
+            Some(RawMethod::Patch) => "PATCH",
+            Some(RawMethod::Delete) => "DELETE",
+        };
+        self.need(&request.url, "url", span);
+        let url = self.url(&request.url);
+        let headers = self.headers(request.headers.as_ref(), profile);
+        let auth = request.auth.as_ref().map(|auth| self.auth(auth));
+        let body = self.body(request);
+        let auth = match auth {
+            None => None,
+            Some(auth) => Some(auth?),
+        };
+        Some(RequestRule::Http(HttpRule {
+            method: method.into(),
+            url: url?,
+            headers,
+            auth,
+            body: body?,
+        }))
+    }
+
+    /// Scheme, host and port stand in the file: an event never says where a request goes.
+    pub(super) fn url(&mut self, field: &Field<String>) -> Option<Template> {
+        let (span, _) = field.valid()?;
+        let template = self.template(field, Target::Url)?;
+        if let Some(text) = wrong_url(template.text()) {
+            if template.text().contains('@') {
+                self.findings.hide(span);
+            }
+            let finding = Finding::new(Code::Request, span, text);
+            self.add(finding.help("write it as `https://host/path`"));
+            return None;
+        }
+        Some(template)
+    }
+
+    fn headers(
+        &mut self,
+        raw: Option<&Field<Entries<String>>>,
+        profile: &Profile,
+    ) -> Vec<(Box<str>, Template)> {
+        let mut headers: Vec<(Box<str>, Template)> = Vec::new();
+        let raw = raw.and_then(Field::get);
+        for (name, value) in raw.into_iter().flat_map(|raw| &raw.0) {
+            let Some((span, written)) = name.valid() else { continue };
+            let Some(name) = header_name(written) else {
+                self.add(Finding::new(Code::BadName, span, "this is no header's name"));
+                continue;
+            };
+            if RESERVED.contains(&name.as_str()) {
+                let finding =
+                    Finding::new(Code::Request, span, format!("header `{name}` is not set here"));
+                let help = "credentials go into `auth`; the rest belongs to the connection";
+                self.add(finding.help(help));
+                self.findings.hide(value.span().unwrap_or(span));
+                continue;
+            }
+            if profile.key_header.as_deref() == Some(name.as_str()) {
+                let text = format!("header `{name}` carries the effect key and is set by itself");
+                self.add(Finding::new(Code::Request, span, text));
+                continue;
+            }
+            if headers.iter().any(|(known, _)| **known == *name) {
+                let text = format!("header `{name}` stands twice");
+                self.add(Finding::new(Code::DuplicateName, span, text));
+                continue;
+            }
+            headers.extend(self.template(value, Target::Text).map(|value| (name.into(), value)));
+        }
+        headers
+    }
+
+    pub(super) fn auth(&mut self, field: &Field<RawAuth>) -> Option<Auth> {
+        let (span, raw) = field.valid()?;
+        match (&raw.bearer, &raw.basic, &raw.header) {
+            (Some(token), None, None) => self.secret(token).map(Auth::Bearer),
+            (None, Some(basic), None) => {
+                let (span, basic) = basic.valid()?;
+                self.need(&basic.user, "user", span);
+                let user = self.setting(&basic.user);
+                let password = match &basic.password {
+                    Some(password) => self.secret(password),
+                    // Some services take the token as user name and no password.
+                    None => self
+                        .secret(&basic.user)
+                        .map(|_| oncely_core::connector::SecretText("".into())),
+                };
+                Some(Auth::Basic { user: user?, password: password? })
+            }
+            (None, None, Some(header)) => {
+                let (span, header) = header.valid()?;
+                let name = self.need(&header.name, "name", span);
+                self.need(&header.value, "value", span);
+                let value = self.secret(&header.value);
+                let (span, name) = name?;
+                let known = header_name(name);
+                if known.is_none() {
+                    self.add(Finding::new(Code::BadName, span, "this is no header's name"));
+                }
+                Some(Auth::Header { name: known?.into(), value: value? })
+            }
+            _ => {
+                let text = "`auth` has one of `bearer`, `basic`, `header`";
+                self.add(Finding::new(Code::Request, span, text));
+                None
+            }
+        }
+    }
+
+    fn body(&mut self, raw: &RawRequest) -> Option<BodyRule> {
+        match (&raw.json, &raw.form) {
+            (None, None) => Some(BodyRule::None),
+            (Some(json), None) => self.tree(json).map(BodyRule::Json),
+            (None, Some(form)) => {
+                let (span, tree) = form.valid()?;
+                if !matches!(tree, RawTree::Map(_)) {
+                    self.add(Finding::new(
+                        Code::WrongType,
+                        span,
+                        "a form is a map of names and values",
+                    ));
+                    return None;
+                }
+                let mut pairs = Vec::new();
+                self.form(&mut pairs, String::new(), form);
+                Some(BodyRule::Form(pairs))
+            }
+            (Some(_), Some(form)) => {
+                let text = "a request has `json` or `form`, not both";
+                self.add(Finding::new(Code::Request, form.span(), text));
+                None
+            }
+        }
+    }
+
+    pub(super) fn tree(&mut self, field: &Field<RawTree>) -> Option<TextTree> {
+        // A member that is written `name:` or `name: null` is null.
+        let Some((span, tree)) = field.valid() else { return Some(TextTree::Null) };
+        Some(match tree {
+            RawTree::Null => TextTree::Null,
+            RawTree::Bool(value) => TextTree::Bool(*value),
+            RawTree::Int(number) => TextTree::Int(*number),
+            RawTree::Decimal(number) => TextTree::Decimal(number.clone()),
+            RawTree::Text(text) => TextTree::Text(self.node(span, text)?),
+            RawTree::List(items) => {
+                let items: Vec<_> = items.iter().map(|item| self.tree(item)).collect();
+                TextTree::List(items.into_iter().collect::<Option<_>>()?)
+            }
+            RawTree::Map(members) => {
+                let member = |(name, value): &(Field<String>, Field<RawTree>)| {
+                    let value = self.tree(value);
+                    Some((name.get()?.as_str().into(), value?))
+                };
+                let members: Vec<_> = members.iter().map(member).collect();
+                TextTree::Object(members.into_iter().collect::<Option<_>>()?)
+            }
+        })
+    }
+
+    /// `a: { b: c }` becomes `a[b]=c`, as Stripe and PHP read it.
+    fn form(
+        &mut self,
+        pairs: &mut Vec<(Box<str>, Template)>,
+        name: String,
+        field: &Field<RawTree>,
+    ) {
+        let Some((span, tree)) = field.valid() else { return };
+        let inner = |part: &str| {
+            if name.is_empty() { part.to_owned() } else { format!("{name}[{part}]") }
+        };
+        let text = match tree {
+            RawTree::Map(members) => {
+                for (part, value) in members {
+                    if let Some(part) = part.get() {
+                        self.form(pairs, inner(part), value);
+                    }
+                }
+                return;
+            }
+            RawTree::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.form(pairs, inner(&index.to_string()), item);
+                }
+                return;
+            }
+            RawTree::Null => return,
+            RawTree::Bool(value) => value.to_string(),
+            RawTree::Int(number) => number.to_string(),
+            RawTree::Decimal(number) => number.as_str().to_owned(),
+            RawTree::Text(text) => text.clone(),
+        };
+        let template = self.template_at(span, &text, Target::Text);
+        pairs.extend(template.map(|template| (name.into(), template)));
+    }
+}
+
+/// In lower case, when it is one (RFC 9110, a token).
+fn header_name(name: &str) -> Option<String> {
+    let letters = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    (!name.is_empty() && name.bytes().all(letters)).then(|| name.to_ascii_lowercase())
+}
+
+/// What is wrong with a URL template, if something is.
+fn wrong_url(text: &str) -> Option<&'static str> {
+    let literal = text.find("{{").into_iter().chain(text.find("{%")).min();
+    let fixed = text.get(..literal.unwrap_or(text.len())).unwrap_or_default();
+    let Some((scheme, rest)) = fixed.split_once("://") else {
+        return Some("scheme and host must be written out");
+    };
+    if !["http", "https"].contains(&scheme) {
+        return Some("only `http` and `https` are called");
+    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if literal.is_some() && authority.len() == rest.len() {
+        return Some("an event may not say which host is called");
+    }
+    if authority.contains('@') {
+        return Some("credentials do not stand in a URL; use `auth`");
+    }
+    if text.contains('#') {
+        return Some("a fragment is never sent");
+    }
+    match url::Url::parse(fixed) {
+        Ok(url) if url.host_str().is_some_and(|host| !host.is_empty()) => None,
+        Ok(_) | Err(_) => Some("this is no URL"),
+    }
+}

@@ -1,0 +1,197 @@
+//! Effects: what is owed, under which key, and by which kind of action.
+
+use oncely_core::connector::{EffectBody, EffectRule, LedgerRule, OnStale};
+use oncely_core::template::Target;
+
+use super::super::diagnostic::{Code, Finding};
+use super::super::raw::{RawConnector, RawEffect, RawEffectType, RawEntry, RawStale};
+use super::super::read::{Field, listed};
+use super::super::source::Span;
+use super::{Compiler, text};
+
+impl RawEffectType {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Email => "email",
+            Self::Billing => "billing",
+            Self::Ledger => "ledger",
+            Self::Webhook => "webhook",
+            Self::Llm => "llm",
+            Self::Publish => "publish",
+        }
+    }
+
+    /// The fields that this type has beside those of all.
+    const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Http | Self::Billing => {
+                &["request", "idempotency", "timeout", "retry", "on_unknown", "record", "limits"]
+            }
+            Self::Email => &[
+                "to",
+                "from",
+                "subject",
+                "text",
+                "html",
+                "template",
+                "provider",
+                "idempotency",
+                "timeout",
+                "retry",
+                "on_unknown",
+                "record",
+                "limits",
+            ],
+            Self::Ledger => &["entry"],
+            Self::Webhook | Self::Llm | Self::Publish => &[],
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// All effects that could be made, in the order of the file.
+    pub(super) fn effects(&mut self, raw: &RawConnector) -> Vec<EffectRule> {
+        let raw = raw.effects.as_ref().and_then(Field::get);
+        let raw: Vec<(Span, &RawEffect)> =
+            raw.into_iter().flatten().filter_map(Field::valid).collect();
+        self.distinct(&raw);
+        let graph = self.graph(&raw);
+        let mut effects = Vec::with_capacity(raw.len());
+        for (index, (span, effect)) in raw.iter().enumerate() {
+            let after = graph.get(index).cloned().unwrap_or_default();
+            effects.extend(self.effect(effect, *span, after));
+        }
+        self.results(&raw, &effects, &graph);
+        effects
+    }
+
+    fn distinct(&mut self, raw: &[(Span, &RawEffect)]) {
+        let mut seen: Vec<&str> = Vec::new();
+        for (_, effect) in raw {
+            let Some((span, id)) = effect.id.valid() else { continue };
+            if seen.contains(&id.as_str()) {
+                let text = format!("two effects are called `{id}`");
+                self.add(Finding::new(Code::DuplicateName, span, text));
+            }
+            seen.push(id);
+        }
+    }
+
+    fn effect(&mut self, raw: &RawEffect, at: Span, after: Vec<usize>) -> Option<EffectRule> {
+        let id = self.need(&raw.id, "id", at);
+        let id = id.and_then(|(span, id)| self.name(span, id, "an effect", false));
+        let kind = self.need(&raw.kind, "type", at);
+        let when = raw.when.as_ref().map(|when| self.expr(when, text::DECIDED));
+        let key = self.need(&raw.key, "key", at).map(|(around, key)| {
+            let parts = key.placed(around);
+            let exprs: Vec<_> =
+                parts.iter().map(|(span, part)| self.expr_at(*span, part, text::DECIDED)).collect();
+            if let Some(exprs) = exprs.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
+                let names_nothing = exprs.iter().all(|expr| expr.is_coordinates_only());
+                if let Some(first) = exprs.first().filter(|_| names_nothing) {
+                    self.identifies(first, around, "an effect's key");
+                } else if exprs.is_empty() {
+                    let text = "an effect needs a key";
+                    self.add(Finding::new(Code::OutOfRange, around, text));
+                }
+            }
+            exprs
+        });
+        let on_stale = match raw.on_stale.as_ref().and_then(Field::valid) {
+            None | Some((_, RawStale::Skip)) => OnStale::Skip,
+            Some((span, RawStale::Run)) => {
+                self.stale_runs(kind.map(|(_, kind)| *kind), span);
+                OnStale::Run
+            }
+        };
+        let (kind_span, kind) = kind?;
+        self.fields_of(raw, *kind);
+        let body = match kind {
+            RawEffectType::Http => self.http(raw, at),
+            RawEffectType::Billing => self.billing(raw, at),
+            RawEffectType::Email => self.email(raw, at),
+            RawEffectType::Ledger => self.ledger(raw, at),
+            RawEffectType::Webhook | RawEffectType::Llm | RawEffectType::Publish => {
+                self.not_yet(kind_span, &format!("an effect of type `{}`", kind.name()));
+                None
+            }
+        };
+        let when = match when {
+            None => None,
+            Some(when) => Some(when?),
+        };
+        Some(EffectRule {
+            id: id?.into(),
+            when,
+            key: key?.into_iter().collect::<Option<Vec<_>>>()?,
+            after,
+            on_stale,
+            body: body?,
+        })
+    }
+
+    /// Ledger lines are usually owed whatever the order; other effects seldom are.
+    fn stale_runs(&mut self, kind: Option<RawEffectType>, span: Span) {
+        if self.states.is_none() {
+            let text = "without a `state` block no event is stale";
+            self.add(Finding::new(Code::Unused, span, text));
+        } else if kind != Some(RawEffectType::Ledger) {
+            let text = "events older than the entity will run this effect, too";
+            self.add(Finding::new(Code::StaleRuns, span, text));
+        }
+    }
+
+    /// Fields that belong to another type of effect.
+    fn fields_of(&mut self, raw: &RawEffect, kind: RawEffectType) {
+        let known = kind.fields();
+        if known.is_empty() {
+            return;
+        }
+        let present = [
+            ("request", raw.request.as_ref().and_then(Field::span)),
+            ("to", raw.to.as_ref().and_then(Field::span)),
+            ("from", raw.from.as_ref().and_then(Field::span)),
+            ("subject", raw.subject.as_ref().and_then(Field::span)),
+            ("text", raw.text.as_ref().and_then(Field::span)),
+            ("html", raw.html.as_ref().and_then(Field::span)),
+            ("template", raw.template.as_ref().and_then(Field::span)),
+            ("provider", raw.provider.as_ref().and_then(Field::span)),
+            ("entry", raw.entry.as_ref().and_then(Field::span)),
+            ("idempotency", raw.idempotency.as_ref().and_then(Field::span)),
+            ("timeout", raw.timeout.as_ref().and_then(Field::span)),
+            ("retry", raw.retry.as_ref().and_then(Field::span)),
+            ("on_unknown", raw.on_unknown.as_ref().and_then(Field::span)),
+            ("record", raw.record.as_ref().and_then(Field::span)),
+            ("limits", raw.limits.as_ref().and_then(Field::span)),
+        ];
+        for (name, span) in present {
+            let Some(span) = span.filter(|_| !known.contains(&name)) else { continue };
+            let text = format!("an effect of type `{}` has no field `{name}`", kind.name());
+            let help = format!("beside those of all effects it has {}", listed(known));
+            self.add(Finding::new(Code::FieldOfOtherType, span, text).help(help));
+        }
+    }
+
+    fn ledger(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
+        let Some(entry) = &raw.entry else {
+            self.missing("entry", at);
+            return None;
+        };
+        let (span, entry): (Span, &RawEntry) = entry.valid()?;
+        self.need(&entry.account, "account", span);
+        let account = self.expr(&entry.account, text::DECIDED);
+        let metric = self.need(&entry.metric, "metric", span);
+        let metric = metric
+            .and_then(|(span, text)| self.template_in(span, text, Target::Text, text::DECIDED));
+        self.need(&entry.quantity, "quantity", span);
+        let quantity = self.expr(&entry.quantity, text::DECIDED);
+        let when = entry.at.as_ref().map(|at| self.expr(at, text::DECIDED));
+        let when = match when {
+            None => None,
+            Some(when) => Some(when?),
+        };
+        let rule = LedgerRule { account: account?, metric: metric?, quantity: quantity?, at: when };
+        Some(EffectBody::Ledger(Box::new(rule)))
+    }
+}

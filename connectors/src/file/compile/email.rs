@@ -1,0 +1,256 @@
+//! Mail: over SMTP, which knows no keys, or over a provider's keyed API.
+
+use std::fs;
+use std::path::{Component, Path};
+
+use oncely_core::connector::{BodyRule, EffectBody, HttpRule, RequestRule, SmtpRule};
+use oncely_core::template::{TEXT_BYTES_MAX, Target, Template, TextNode, TextTree};
+
+use super::super::diagnostic::{Code, Finding};
+use super::super::profiles;
+use super::super::raw::{RawEffect, RawProvider, RawProviderKind};
+use super::super::read::Field;
+use super::super::source::Span;
+use super::Compiler;
+
+/// A template's text and where it stands.
+type Text = (Span, String);
+
+/// The parts of a mail as they stand in the file.
+struct Parts {
+    from: Text,
+    to: Text,
+    subject: Text,
+    text: Option<Text>,
+    html: Option<Text>,
+}
+
+impl Compiler<'_> {
+    pub(super) fn email(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
+        let Some(provider) = &raw.provider else {
+            self.missing("provider", at);
+            return None;
+        };
+        let (span, provider) = provider.valid()?;
+        let parts = self.parts(raw, provider, at);
+        let (_, kind) = self.need(&provider.kind, "kind", span)?;
+        match kind {
+            RawProviderKind::Smtp => self.call(raw, at, profiles::plain("smtp"), |this, _| {
+                this.smtp(provider, span, parts).map(RequestRule::Smtp)
+            }),
+            RawProviderKind::Resend => self.call(raw, at, profiles::resend(), |this, _| {
+                this.resend(provider, span, parts).map(RequestRule::Http)
+            }),
+        }
+    }
+
+    fn parts(&mut self, raw: &RawEffect, provider: &RawProvider, at: Span) -> Option<Parts> {
+        let from = raw.from.as_ref().or(provider.from.as_ref());
+        let mut part = |field: Option<&Field<String>>, name: &str| match field {
+            None => {
+                self.missing(name, at);
+                None
+            }
+            Some(field) => field.valid().map(|(span, text)| (span, text.clone())),
+        };
+        let from = part(from, "from");
+        let to = part(raw.to.as_ref(), "to");
+        let subject = part(raw.subject.as_ref(), "subject");
+        let inline = |field: &Option<Field<String>>| {
+            field.as_ref().and_then(Field::valid).map(|(span, text)| (span, text.clone()))
+        };
+        let (mut text, mut html) = (inline(&raw.text), inline(&raw.html));
+        if let Some((span, name)) = raw.template.as_ref().and_then(Field::valid) {
+            let is_html = name.trim_end_matches(".j2").ends_with(".html");
+            let body = if is_html { &mut html } else { &mut text };
+            if body.is_some() {
+                let text = "the body is given twice: here and in the effect";
+                self.add(Finding::new(Code::Request, span, text));
+            }
+            *body = self.file(span, name).map(|content| (span, content));
+            body.as_ref()?;
+        }
+        if text.is_none() && html.is_none() {
+            let finding = Finding::new(
+                Code::MissingField,
+                Span::new(at.start, at.start),
+                "the mail has no body",
+            );
+            self.add(finding.help("add `text`, `html`, or `template` with the name of a file"));
+            return None;
+        }
+        Some(Parts { from: from?, to: to?, subject: subject?, text, html })
+    }
+
+    /// The content of a file beside the connector file.
+    fn file(&mut self, span: Span, name: &str) -> Option<String> {
+        let path = Path::new(name);
+        let beside = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if !beside {
+            let text = "name a file beside the connector file, without `..`";
+            self.add(Finding::new(Code::Unreadable, span, text));
+            return None;
+        }
+        let path = self.dir.join(path);
+        let size = fs::metadata(&path).map(|found| found.len());
+        let small = size
+            .as_ref()
+            .is_ok_and(|size| usize::try_from(*size).is_ok_and(|s| s <= TEXT_BYTES_MAX));
+        let read = if small || size.is_err() {
+            fs::read_to_string(&path).map_err(|error| error.to_string())
+        } else {
+            Err(format!("it has more than {TEXT_BYTES_MAX} bytes"))
+        };
+        match read {
+            Ok(content) => Some(content),
+            Err(error) => {
+                let text = format!("`{name}` cannot be read: {error}");
+                self.add(Finding::new(Code::Unreadable, span, text));
+                None
+            }
+        }
+    }
+
+    fn part(&mut self, (span, text): &Text, target: Target) -> Option<Template> {
+        self.template_at(*span, text, target)
+    }
+
+    fn smtp(
+        &mut self,
+        provider: &RawProvider,
+        span: Span,
+        parts: Option<Parts>,
+    ) -> Option<SmtpRule> {
+        for (name, field) in [("url", &provider.url), ("token", &provider.token)] {
+            self.not_of(field, name, "smtp");
+        }
+        let server = match &provider.server {
+            None => {
+                self.missing("server", span);
+                None
+            }
+            Some(server) => self.server(server),
+        };
+        let auth = provider.auth.as_ref().map(|auth| self.auth(auth));
+        let auth = match auth {
+            None => None,
+            Some(auth) => Some(auth?),
+        };
+        let parts = parts?;
+        let from = self.part(&parts.from, Target::Text);
+        let to = self.part(&parts.to, Target::Text);
+        let subject = self.part(&parts.subject, Target::Text);
+        let text = parts.text.as_ref().map(|text| self.part(text, Target::Text));
+        let html = parts.html.as_ref().map(|html| self.part(html, Target::Html));
+        Some(SmtpRule {
+            server: server?,
+            auth,
+            from: from?,
+            to: to?,
+            subject: subject?,
+            text: match text {
+                None => None,
+                Some(text) => Some(text?),
+            },
+            html: match html {
+                None => None,
+                Some(html) => Some(html?),
+            },
+        })
+    }
+
+    fn server(&mut self, field: &Field<String>) -> Option<oncely_core::connector::SecretText> {
+        let (span, text) = field.valid()?;
+        let setting = self.setting(field)?;
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        let known = scheme.is_some_and(|s| ["smtp", "smtps", "smtp+starttls"].contains(&s));
+        if !known && !text.starts_with("${") {
+            let finding = Finding::new(Code::Request, span, "this is no mail server");
+            let help = "write `smtp://host:25`, `smtps://host:465` or `smtp+starttls://host:587`";
+            self.add(finding.help(help));
+            return None;
+        }
+        if text.contains('@') {
+            self.findings.hide(span);
+            let text = "credentials do not stand in a URL; use `auth: { basic: … }`";
+            self.add(Finding::new(Code::Request, span, text));
+            return None;
+        }
+        Some(setting)
+    }
+
+    /// Resend's API: JSON, a key header, keys remembered for a day.
+    fn resend(
+        &mut self,
+        provider: &RawProvider,
+        span: Span,
+        parts: Option<Parts>,
+    ) -> Option<HttpRule> {
+        self.not_of(&provider.server, "server", "resend");
+        if let Some(span) = provider.auth.as_ref().and_then(Field::span) {
+            let text = "a provider of kind `resend` has no field `auth`; it takes a `token`";
+            self.add(Finding::new(Code::FieldOfOtherType, span, text));
+        }
+        let token = match &provider.token {
+            None => {
+                self.missing("token", span);
+                None
+            }
+            Some(token) => self.secret(token),
+        };
+        let url = match &provider.url {
+            None => {
+                Template::compile(&format!("{}/emails", profiles::RESEND_URL), Target::Url).ok()
+            }
+            Some(url) => self.emails_url(url),
+        };
+        let parts = parts?;
+        let to = self.json_text(&parts.to);
+        let mut members = vec![
+            ("from", self.json_text(&parts.from)),
+            ("to", to.map(|to| TextTree::List(vec![to]))),
+            ("subject", self.json_text(&parts.subject)),
+        ];
+        if let Some(text) = &parts.text {
+            members.push(("text", self.json_text(text)));
+        }
+        if let Some(html) = &parts.html {
+            members.push(("html", self.json_html(html)));
+        }
+        let members = members.into_iter().map(|(name, value)| Some((name.into(), value?)));
+        let body = members.collect::<Option<Vec<_>>>().map(TextTree::Object);
+        Some(HttpRule {
+            method: "POST".into(),
+            url: url?,
+            headers: Vec::new(),
+            auth: Some(oncely_core::connector::Auth::Bearer(token?)),
+            body: BodyRule::Json(body?),
+        })
+    }
+
+    fn emails_url(&mut self, field: &Field<String>) -> Option<Template> {
+        let (span, text) = field.valid()?;
+        let base = self.plain(span, text)?;
+        let full = format!("{}/emails", base.trim_end_matches('/'));
+        self.url(&Field::Valid(span, full))
+    }
+
+    /// A text of a JSON body is always a text here, whatever type the event has.
+    fn json_text(&mut self, (span, text): &Text) -> Option<TextTree> {
+        let template = self.template_at(*span, text, Target::Text)?;
+        Some(TextTree::Text(TextNode::from_template(template)))
+    }
+
+    fn json_html(&mut self, (span, text): &Text) -> Option<TextTree> {
+        let template = self.template_at(*span, text, Target::Html)?;
+        Some(TextTree::Text(TextNode::from_template(template)))
+    }
+
+    fn not_of(&mut self, field: &Option<Field<String>>, name: &str, kind: &str) {
+        if let Some(span) = field.as_ref().and_then(Field::span) {
+            self.findings.hide(span);
+            let text = format!("a provider of kind `{kind}` has no field `{name}`");
+            self.add(Finding::new(Code::FieldOfOtherType, span, text));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Order between the effects of one event, and results that later ones read.
+
+use std::collections::BTreeSet;
+
+use oncely_core::connector::{BodyRule, EffectBody, EffectRule, RequestRule};
+use oncely_core::expr::spelling::nearest;
+use oncely_core::expr::{Path, Root, Step};
+
+use super::super::diagnostic::{Code, Finding};
+use super::super::raw::RawEffect;
+use super::super::read::Field;
+use super::super::source::Span;
+use super::Compiler;
+
+impl Compiler<'_> {
+    /// The indexes that each effect waits for.
+    pub(super) fn graph(&mut self, raw: &[(Span, &RawEffect)]) -> Vec<Vec<usize>> {
+        let ids: Vec<&str> = raw
+            .iter()
+            .map(|(_, effect)| effect.id.get().map(String::as_str).unwrap_or_default())
+            .collect();
+        let mut graph = Vec::with_capacity(raw.len());
+        for (_, effect) in raw {
+            let mut after = Vec::new();
+            let names = effect.after.as_ref().and_then(Field::get).into_iter().flatten();
+            for (span, name) in names.filter_map(Field::valid) {
+                match ids.iter().position(|id| id == name) {
+                    Some(index) if !after.contains(&index) => after.push(index),
+                    Some(_) => {}
+                    None => {
+                        let near = nearest(name, ids.iter().copied());
+                        let near = near.map(|near| format!(", did you mean `{near}`?"));
+                        let text = format!("unknown effect `{name}`{}", near.unwrap_or_default());
+                        self.add(Finding::new(Code::UnknownEffect, span, text));
+                    }
+                }
+            }
+            graph.push(after);
+        }
+        for (index, (_, effect)) in raw.iter().enumerate() {
+            if before(&graph, index).contains(&index) {
+                let span = effect.after.as_ref().and_then(Field::span);
+                let id = ids.get(index).copied().unwrap_or_default();
+                let text = format!("`{id}` waits for itself, directly or through others");
+                self.add(Finding::new(Code::Cycle, span, text));
+            }
+        }
+        graph
+    }
+
+    /// Who reads a result must wait for it, and it must be recorded.
+    pub(super) fn results(
+        &mut self,
+        raw: &[(Span, &RawEffect)],
+        effects: &[EffectRule],
+        graph: &[Vec<usize>],
+    ) {
+        for (index, (at, effect)) in raw.iter().enumerate() {
+            let Some(id) = effect.id.get() else { continue };
+            let Some(rule) = effects.iter().find(|rule| &*rule.id == id.as_str()) else { continue };
+            let waits = before(graph, index);
+            for path in results_read(rule) {
+                let Some(name) = path.first_member() else { continue };
+                let finding = match raw
+                    .iter()
+                    .position(|(_, e)| e.id.get().is_some_and(|i| i == name))
+                {
+                    None => {
+                        let text = format!("`{path}` reads a result of an unknown effect");
+                        Some(Finding::new(
+                            Code::UnknownEffect,
+                            effect.id.span().unwrap_or(*at),
+                            text,
+                        ))
+                    }
+                    Some(read) if !waits.contains(&read) => {
+                        let text = format!("`{id}` reads `{path}` without waiting for `{name}`");
+                        let finding = Finding::new(Code::ResultNotThere, effect.id.span(), text);
+                        Some(finding.help(format!("add `after: [{name}]`")))
+                    }
+                    Some(read) => unrecorded(&path, name, raw.get(read).map(|(_, e)| *e), effect),
+                };
+                if let Some(finding) = finding {
+                    self.add(finding);
+                }
+            }
+        }
+    }
+}
+
+/// A result that is read and that its effect does not record.
+fn unrecorded(
+    path: &Path,
+    name: &str,
+    read: Option<&RawEffect>,
+    by: &RawEffect,
+) -> Option<Finding> {
+    let wanted = match path.steps.get(1) {
+        Some(Step::Member(wanted)) => wanted,
+        Some(Step::Index(_)) | None => return None,
+    };
+    let record = read?.record.as_ref().and_then(Field::get);
+    let recorded: Vec<&str> = record
+        .into_iter()
+        .flat_map(|record| &record.0)
+        .filter_map(|(name, _)| name.get().map(String::as_str))
+        .collect();
+    if recorded.contains(&&**wanted) {
+        return None;
+    }
+    let near = nearest(wanted, recorded.iter().copied());
+    let near = near.map(|near| format!(", did you mean `{near}`?"));
+    let text = format!("`{name}` records no `{wanted}`{}", near.unwrap_or_default());
+    let finding = Finding::new(Code::ResultNotThere, by.id.span(), text);
+    Some(finding.help(format!("add `record: {{ {wanted}: response.json.… }}` to `{name}`")))
+}
+
+/// Everything that effect `index` waits for, directly or not.
+fn before(graph: &[Vec<usize>], index: usize) -> BTreeSet<usize> {
+    let mut all = BTreeSet::new();
+    let mut open: Vec<usize> = graph.get(index).cloned().unwrap_or_default();
+    while let Some(next) = open.pop() {
+        if all.insert(next) {
+            open.extend(graph.get(next).into_iter().flatten());
+        }
+    }
+    all
+}
+
+/// The paths below `effects` that an effect's request reads.
+pub(super) fn results_read(rule: &EffectRule) -> Vec<Path> {
+    let mut paths = BTreeSet::new();
+    if let EffectBody::Call(call) = &rule.body {
+        request_reads(&call.request, &mut |path| {
+            if path.root == Root::Effects {
+                paths.insert(path.clone());
+            }
+        });
+    }
+    paths.into_iter().collect()
+}
+
+/// Calls `visit` with everything that a request looks at.
+pub(super) fn request_reads(rule: &RequestRule, visit: &mut dyn FnMut(&Path)) {
+    match rule {
+        RequestRule::Http(http) => {
+            http.url.reads().iter().for_each(&mut *visit);
+            for (_, value) in &http.headers {
+                value.reads().iter().for_each(&mut *visit);
+            }
+            match &http.body {
+                BodyRule::None => {}
+                BodyRule::Json(tree) => tree.for_each_read(visit),
+                BodyRule::Form(pairs) => {
+                    for (_, value) in pairs {
+                        value.reads().iter().for_each(&mut *visit);
+                    }
+                }
+            }
+        }
+        RequestRule::Smtp(mail) => {
+            let parts = [Some(&mail.from), Some(&mail.to), Some(&mail.subject)];
+            let bodies = [mail.text.as_ref(), mail.html.as_ref()];
+            for template in parts.into_iter().chain(bodies).flatten() {
+                template.reads().iter().for_each(&mut *visit);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Identity: what makes two records the same event.
+
+use oncely_core::connector::{FingerprintRule, Identity, OnConflict};
+use oncely_core::event::member_names;
+use oncely_core::expr::{Expr, Root};
+
+use super::super::diagnostic::{Code, Finding};
+use super::super::raw::{RawConflict, RawFingerprint, RawIdentity};
+use super::super::read::Field;
+use super::super::source::Span;
+use super::{Compiler, text};
+
+impl Compiler<'_> {
+    pub(super) fn identity(&mut self, raw: &RawIdentity, at: Span) -> Option<Identity> {
+        let tenant = raw.tenant.as_ref().map(|tenant| self.expr(tenant, text::RECORD));
+        let id = self.need(&raw.id, "id", at).is_some();
+        let id = if id { self.expr(&raw.id, text::TENANT) } else { None };
+        if let (Some(id), Some(span)) = (&id, raw.id.span()) {
+            self.identifies(id, span, "an event's id");
+        }
+        let fingerprint = self.need(&raw.fingerprint, "fingerprint", at);
+        let fingerprint = fingerprint.and_then(|(span, raw)| self.fingerprint(raw, span));
+        let on_conflict = match raw.on_conflict.as_ref().and_then(Field::get) {
+            None | Some(RawConflict::Quarantine) => OnConflict::Quarantine,
+            Some(RawConflict::DeadLetter) => OnConflict::DeadLetter,
+        };
+        let tenant = match tenant {
+            None => None,
+            Some(tenant) => Some(tenant?),
+        };
+        Some(Identity { tenant, id: id?, fingerprint: fingerprint?, on_conflict })
+    }
+
+    /// Kafka coordinates change when an event is published again; constants never do.
+    pub(super) fn identifies(&mut self, expr: &Expr, span: Span, what: &str) {
+        if !expr.is_coordinates_only() {
+            return;
+        }
+        let finding = if expr.reads().is_empty() {
+            Finding::new(
+                Code::NoIdentity,
+                span,
+                format!("{what} cannot be the same for all events"),
+            )
+        } else {
+            let text = format!("{what} cannot be made of where a record stands");
+            let note = "the same event published again has another offset, and would run again";
+            Finding::new(Code::NoIdentity, span, text).note(note)
+        };
+        self.add(finding.help("use an id that the event itself carries, such as `event.id`"));
+    }
+
+    fn fingerprint(&mut self, raw: &RawFingerprint, span: Span) -> Option<FingerprintRule> {
+        match raw {
+            RawFingerprint::Fields(fields) => {
+                if fields.is_empty() {
+                    let text = "an empty fingerprint would call every two events with one id equal";
+                    self.add(Finding::new(Code::OutOfRange, span, text));
+                }
+                let exprs = fields.iter().map(|field| {
+                    let expr = self.expr(field, text::TENANT)?;
+                    let meta = expr.reads_root(Root::Meta);
+                    if let Some(span) = field.span().filter(|_| meta) {
+                        let text = "where a record stands says nothing about what its event says";
+                        let finding = Finding::new(Code::NoIdentity, span, text);
+                        self.add(
+                            finding.help("list the fields that decide what is charged or sent"),
+                        );
+                    }
+                    Some(expr)
+                });
+                exprs
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .collect::<Option<Vec<_>>>()
+                    .map(FingerprintRule::Fields)
+            }
+            RawFingerprint::Except(paths) => {
+                let paths = paths.iter().map(|path| self.excluded(path));
+                let paths = paths.collect::<Vec<_>>().into_iter().collect::<Option<Vec<_>>>();
+                paths.map(FingerprintRule::WholeWithout)
+            }
+        }
+    }
+
+    /// A member path of the event.
+    fn excluded(&mut self, field: &Field<String>) -> Option<Vec<Box<str>>> {
+        let (span, _) = field.valid()?;
+        let expr = self.expr(field, text::RECORD)?;
+        let path = expr.as_path().filter(|path| path.root == Root::Event && !path.steps.is_empty());
+        let names = path.and_then(|path| member_names(&path.steps));
+        if names.is_none() {
+            let text = "what is left out is named by a member path: `event.sent_at`";
+            self.add(Finding::new(Code::Expression, span, text));
+        }
+        names
+    }
+}

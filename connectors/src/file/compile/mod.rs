@@ -1,0 +1,264 @@
+//! From raw settings to a connector in which nothing is left to refuse.
+//!
+//! Every check adds a finding and goes on; a connector is made only when there was none.
+
+mod call;
+mod effect;
+mod email;
+mod graph;
+mod identity;
+mod samples;
+mod state;
+mod testcase;
+mod text;
+
+use std::path::Path;
+
+use oncely_core::connector::{
+    Connector, Decode, Envelope, Failure, GroupProtocol, OffsetWait, Retention, Source as Records,
+    Start,
+};
+
+use super::diagnostic::{Code, Finding, Findings};
+use super::raw::{
+    RawConnector, RawDecode, RawEnvelope, RawFormat, RawProtocol, RawSource, RawStart,
+};
+use super::read::Field;
+use super::source::{Source, Span};
+use super::words::{Millis, Wait};
+use super::{Check, TestCase};
+use crate::secret::SecretSource;
+
+const DAY_MS: u64 = 86_400_000;
+const OFFSET_WAIT_MS: u64 = 60_000;
+const DEDUPE_MS: u64 = 90 * DAY_MS;
+const PAYLOADS_MS: u64 = 30 * DAY_MS;
+const BYTES_MAX: u64 = 1 << 20;
+/// What Kafka could be made to carry; beyond it lies a mistake.
+const BYTES_MAX_MAX: u64 = 64 << 20;
+const TOPIC_CHARS_MAX: usize = 249;
+const GROUP_CHARS_MAX: usize = 249;
+
+/// What the checks of one file share.
+pub(super) struct Compiler<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) findings: &'a mut Findings,
+    /// Where the file is; templates and samples are found beside it.
+    pub(super) dir: &'a Path,
+    pub(super) settings: &'a dyn SecretSource,
+    pub(super) check: Check,
+    /// The states of the connector, or none without a `state` block.
+    states: Option<state::States>,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(
+        source: Source<'a>,
+        findings: &'a mut Findings,
+        dir: &'a Path,
+        settings: &'a dyn SecretSource,
+        check: Check,
+    ) -> Self {
+        Self { source, findings, dir, settings, check, states: None }
+    }
+
+    /// `None` when something essential is missing; findings say what.
+    pub(super) fn connector(&mut self, raw: &RawConnector) -> Option<(Connector, Vec<TestCase>)> {
+        let top = Span::new(0, 0);
+        self.language_version(&raw.version, top);
+        let name = self.need(&raw.connector, "connector", top);
+        let name = name.and_then(|(span, name)| self.name(span, name, "a connector", true));
+        let scope = raw.scope.as_ref().and_then(Field::valid);
+        let scope = scope.and_then(|(span, scope)| self.name(span, scope, "a scope", true));
+        let source = self.need(&raw.source, "source", top);
+        let source = source.and_then(|(span, raw)| self.records(raw, span, name));
+        let decode = self.decode(raw.decode.as_ref().and_then(Field::get));
+        self.states = raw.state.as_ref().and_then(Field::get).map(state::States::of);
+        let matches = raw.matches.as_ref();
+        let matches = matches.and_then(|text| self.expr(text, text::RECORD));
+        let identity = self.need(&raw.identity, "identity", top);
+        let identity = identity.and_then(|(span, raw)| self.identity(raw, span));
+        let state = raw.state.as_ref().and_then(Field::valid);
+        let state = state.map(|(span, raw)| self.state(raw, span));
+        let effects = self.effects(raw);
+        let failure = self.failure(raw);
+        let retention = self.retention(raw, failure, &effects);
+        let tests = self.tests(raw, &effects);
+        let owner = raw.owner.as_ref().and_then(Field::get).map(|owner| owner.as_str().into());
+        let connector = Connector {
+            scope: scope.or(name)?.into(),
+            name: name?.into(),
+            owner,
+            source: source?,
+            decode,
+            matches,
+            identity: identity?,
+            state: match state {
+                None => None,
+                Some(state) => Some(state?),
+            },
+            effects,
+            failure,
+            retention,
+        };
+        self.samples(&connector, &tests, raw);
+        Some((connector, tests))
+    }
+
+    fn language_version(&mut self, version: &Field<u64>, top: Span) {
+        let Some((span, version)) = self.need(version, "version", top) else { return };
+        if *version != 1 {
+            let text = format!("version {version} of the connector language is not known");
+            self.add(Finding::new(Code::OutOfRange, span, text).help("write `version: 1`"));
+        }
+    }
+
+    fn records(&mut self, raw: &RawSource, at: Span, connector: Option<&str>) -> Option<Records> {
+        let mut topics: Vec<Box<str>> = Vec::new();
+        let (list, items) = self.need(&raw.topics, "topics", at)?;
+        for (span, topic) in items.iter().filter_map(Field::valid) {
+            let Some(topic) = self.plain(span, topic) else { continue };
+            let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+            if topic.is_empty() || topic.len() > TOPIC_CHARS_MAX || !topic.chars().all(letters) {
+                let help = "topics are named one by one, of letters, digits, `.`, `_` and `-`";
+                let finding = Finding::new(Code::BadName, span, "this is no topic's name");
+                self.add(finding.help(help));
+            } else if topics.iter().any(|known| **known == *topic) {
+                let text = format!("topic `{topic}` stands twice");
+                self.add(Finding::new(Code::DuplicateName, span, text));
+            } else {
+                topics.push(topic.into());
+            }
+        }
+        if items.is_empty() {
+            self.add(Finding::new(Code::OutOfRange, list, "at least one topic is needed"));
+        }
+        let group = match raw.group.as_ref().and_then(Field::valid) {
+            None => format!("oncely.{}", connector.unwrap_or_default()),
+            Some((span, group)) => {
+                let group = self.plain(span, group)?;
+                if group.trim().is_empty() || group.len() > GROUP_CHARS_MAX {
+                    let text = "a group's name has 1 to 249 characters";
+                    self.add(Finding::new(Code::BadName, span, text));
+                }
+                group
+            }
+        };
+        let start = match raw.start.as_ref().and_then(Field::get) {
+            None | Some(RawStart::Earliest) => Start::Earliest,
+            Some(RawStart::Latest) => Start::Latest,
+        };
+        let protocol = match raw.protocol.as_ref().and_then(Field::get) {
+            None | Some(RawProtocol::Classic) => GroupProtocol::Classic,
+            Some(RawProtocol::Consumer) => GroupProtocol::Consumer,
+        };
+        Some(Records { topics, group: group.into(), start, protocol })
+    }
+
+    fn decode(&mut self, raw: Option<&RawDecode>) -> Decode {
+        let format = raw.and_then(|raw| raw.format.as_ref()?.valid());
+        match format {
+            None | Some((_, RawFormat::Json)) => {}
+            Some((span, RawFormat::Avro)) => self.not_yet(span, "`avro`"),
+            Some((span, RawFormat::Protobuf)) => self.not_yet(span, "`protobuf`"),
+        }
+        let envelope = match raw.and_then(|raw| raw.envelope.as_ref()?.get()) {
+            None | Some(RawEnvelope::None) => Envelope::None,
+            Some(RawEnvelope::CloudEvents) => Envelope::CloudEvents,
+        };
+        let bytes = raw.and_then(|raw| raw.max_bytes.as_ref()?.valid());
+        let bytes_max = bytes.map_or(BYTES_MAX, |(_, bytes)| bytes.0);
+        if let Some((span, _)) = bytes.filter(|_| !(1..=BYTES_MAX_MAX).contains(&bytes_max)) {
+            let text = "the largest value is 1B to 64MiB";
+            self.add(Finding::new(Code::OutOfRange, span, text));
+        }
+        Decode { envelope, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX) }
+    }
+
+    fn failure(&mut self, raw: &RawConnector) -> Failure {
+        let wait = raw.failure.as_ref().and_then(|raw| raw.get()?.offset_wait.as_ref()?.get());
+        let offset_wait = match wait {
+            None => OffsetWait::Millis(OFFSET_WAIT_MS),
+            Some(Wait::For(wait)) => OffsetWait::Millis(wait.0),
+            Some(Wait::Forever) => OffsetWait::Forever,
+        };
+        Failure { offset_wait }
+    }
+
+    /// An id must be remembered for longer than anything of its event can come again.
+    fn retention(
+        &mut self,
+        raw: &RawConnector,
+        failure: Failure,
+        effects: &[oncely_core::connector::EffectRule],
+    ) -> Retention {
+        let raw = raw.retention.as_ref().and_then(Field::get);
+        let dedupe = raw.and_then(|raw| raw.dedupe.as_ref()?.valid());
+        let payloads = raw.and_then(|raw| raw.payloads.as_ref()?.get());
+        let dedupe_ms = dedupe.map_or(DEDUPE_MS, |(_, dedupe)| dedupe.0);
+        let waits = match failure.offset_wait {
+            OffsetWait::Millis(wait) => Some((wait, "failure.offset_wait".to_owned())),
+            OffsetWait::Forever => None,
+        };
+        let plans = effects.iter().filter_map(|effect| match &effect.body {
+            oncely_core::connector::EffectBody::Call(call) => {
+                let last = call.retry.elapsed_ms_max().saturating_add(call.timeout.total_ms);
+                Some((last, format!("the retries of `{}`", effect.id)))
+            }
+            oncely_core::connector::EffectBody::Ledger(_) => None,
+        });
+        let longest = plans.chain(waits).max_by_key(|(length, _)| *length);
+        if let Some((length, what)) = longest.filter(|(length, _)| dedupe_ms <= *length) {
+            let (dedupe_text, length) = (Millis(dedupe_ms), Millis(length));
+            let text = format!(
+                "ids are forgotten after {dedupe_text}, which is shorter than what can come again"
+            );
+            let span = dedupe.map(|(span, _)| span);
+            let finding = Finding::new(Code::RetentionTooShort, span, text);
+            let note = format!("{what} may take {length}; a repeat after that would run again");
+            let help = "raise `retention.dedupe`; it must also exceed the topic's retention";
+            self.add(finding.note(note).help(help));
+        }
+        Retention { dedupe_ms, payloads_ms: payloads.map_or(PAYLOADS_MS, |payloads| payloads.0) }
+    }
+
+    // ----------------------------------------------------------------------------------------- //
+
+    fn add(&mut self, finding: Finding) {
+        self.findings.add(finding);
+    }
+
+    /// The value of a field that must be there.
+    fn need<'r, T>(&mut self, field: &'r Field<T>, name: &str, at: Span) -> Option<(Span, &'r T)> {
+        if matches!(field, Field::Missing) {
+            self.missing(name, at);
+        }
+        field.valid()
+    }
+
+    fn missing(&mut self, name: &str, at: Span) {
+        let at = Span::new(at.start, at.start);
+        self.add(Finding::new(Code::MissingField, at, format!("field `{name}` is missing")));
+    }
+
+    fn not_yet(&mut self, span: Span, what: &str) {
+        let text = format!("{what} is not available yet");
+        self.add(Finding::new(Code::NotYet, span, text));
+    }
+
+    /// A name of the user's choice: lower-case letters, digits, and dashes or underscores.
+    fn name<'t>(&mut self, span: Span, name: &'t str, what: &str, dashes: bool) -> Option<&'t str> {
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let first = name.starts_with(|c: char| c.is_ascii_lowercase());
+        let rest = name.chars().all(|c| letters(c) || c == '_' || (dashes && c == '-'));
+        if first && rest && name.len() <= 63 {
+            return Some(name);
+        }
+        let dash = if dashes { ", `-`" } else { "" };
+        let help =
+            format!("begin with a letter; then lower-case letters, digits{dash} and `_`, up to 63");
+        let text = format!("`{name}` is no name for {what}");
+        self.add(Finding::new(Code::BadName, span, text).help(help));
+        None
+    }
+}

@@ -1,0 +1,177 @@
+//! States: the table of transitions, and which states exist and can be reached.
+
+use std::collections::BTreeSet;
+
+use oncely_core::connector::{OnInvalid, StateRules, Transition};
+use oncely_core::expr::spelling::nearest;
+
+use super::super::diagnostic::{Code, Finding};
+use super::super::raw::{RawGap, RawInvalid, RawState, RawTransition};
+use super::super::read::Field;
+use super::super::source::Span;
+use super::{Compiler, text};
+
+/// The names of the states of a connector.
+#[derive(Clone, Debug, Default)]
+pub(super) struct States {
+    initial: String,
+    /// States that some transition leads to.
+    entered: BTreeSet<String>,
+}
+
+impl States {
+    pub(super) fn of(raw: &RawState) -> Self {
+        let transitions = raw.transitions.get().into_iter().flatten().filter_map(Field::get);
+        let entered = transitions.filter_map(|transition| transition.to.get().cloned());
+        Self { initial: raw.initial.get().cloned().unwrap_or_default(), entered: entered.collect() }
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.initial == name || self.entered.contains(name)
+    }
+
+    fn near(&self, name: &str) -> Option<&str> {
+        let all = std::iter::once(&self.initial).chain(&self.entered);
+        nearest(name, all.map(String::as_str))
+    }
+
+    /// What is wrong with the name of a state, if no event can ever bring an entity there.
+    pub(super) fn never_entered(&self, span: Span, name: &str) -> Option<Finding> {
+        if self.entered.contains(name) {
+            return None;
+        }
+        if self.initial == name {
+            let text = format!("no transition leads to `{name}`, so nothing ever enters it");
+            return Some(Finding::new(Code::UnknownState, span, text));
+        }
+        Some(self.unknown(span, name))
+    }
+
+    pub(super) fn unknown_state(&self, span: Span, name: &str) -> Option<Finding> {
+        (!self.knows(name)).then(|| self.unknown(span, name))
+    }
+
+    fn unknown(&self, span: Span, name: &str) -> Finding {
+        let near = self.near(name).map(|near| format!(", did you mean `{near}`?"));
+        let text = format!("unknown state `{name}`{}", near.unwrap_or_default());
+        Finding::new(Code::UnknownState, span, text)
+    }
+}
+
+impl Compiler<'_> {
+    pub(super) fn state(&mut self, raw: &RawState, at: Span) -> Option<StateRules> {
+        let entity = self.need(&raw.entity, "entity", at);
+        let entity = entity.and_then(|(span, name)| self.name(span, name, "an entity", true));
+        let key = self.need(&raw.key, "key", at).is_some();
+        let key = if key { self.expr(&raw.key, text::TENANT) } else { None };
+        if let (Some(key), Some(span)) = (&key, raw.key.span()) {
+            self.identifies(key, span, "an entity's key");
+        }
+        let version = self.need(&raw.version, "version", at).and_then(|(span, version)| {
+            if let Some((span, RawGap::Later)) = version.on_gap.as_ref().and_then(Field::valid) {
+                self.not_yet(span, "`on_gap: wait`");
+            }
+            self.need(&version.from, "from", span)?;
+            self.expr(&version.from, text::TENANT)
+        });
+        let initial = self.need(&raw.initial, "initial", at);
+        let initial = initial.and_then(|(span, name)| self.name(span, name, "a state", true));
+        let transitions = self.need(&raw.transitions, "transitions", at);
+        let transitions = transitions.map(|(_, raw)| {
+            let valid = raw.iter().filter_map(Field::valid);
+            let all: Vec<_> = valid.map(|(span, raw)| self.transition(raw, span)).collect();
+            self.reachable(raw);
+            self.ambiguous(raw);
+            all
+        });
+        let on_invalid = match raw.on_invalid.as_ref().and_then(Field::get) {
+            None | Some(RawInvalid::Quarantine) => OnInvalid::Quarantine,
+            Some(RawInvalid::DeadLetter) => OnInvalid::DeadLetter,
+            Some(RawInvalid::Ignore) => OnInvalid::Ignore,
+        };
+        Some(StateRules {
+            entity: entity?.into(),
+            key: key?,
+            version: version?,
+            initial: initial?.into(),
+            transitions: transitions?.into_iter().collect::<Option<Vec<_>>>()?,
+            on_invalid,
+        })
+    }
+
+    fn transition(&mut self, raw: &RawTransition, at: Span) -> Option<Transition> {
+        let to = self.need(&raw.to, "to", at);
+        let to = to.and_then(|(span, name)| self.name(span, name, "a state", true));
+        let from = self.need(&raw.from, "from", at).map(|(around, from)| {
+            let placed = from.placed(around);
+            if placed.is_empty() {
+                let text = "at least one state is needed";
+                self.add(Finding::new(Code::OutOfRange, around, text));
+            }
+            for (span, name) in &placed {
+                let states = self.states.as_ref();
+                if let Some(finding) = states.and_then(|states| states.unknown_state(*span, name)) {
+                    let help = "a state is the initial one, or one that a transition leads to";
+                    self.add(finding.help(help));
+                }
+            }
+            placed.into_iter().map(|(_, name)| name.into()).collect()
+        });
+        let condition = raw.condition.as_ref().map(|text| self.expr(text, text::TENANT));
+        let condition = match condition {
+            None => None,
+            Some(condition) => Some(condition?),
+        };
+        Some(Transition { from: from?, to: to?.into(), condition })
+    }
+
+    /// Every state that a transition leads to must be reachable from the initial one.
+    fn reachable(&mut self, raw: &[Field<RawTransition>]) {
+        let Some(states) = self.states.clone() else { return };
+        let mut reached = BTreeSet::from([states.initial.clone()]);
+        let leads: Vec<(Vec<&str>, &str, Span)> = raw
+            .iter()
+            .filter_map(|transition| {
+                let (_, transition) = transition.valid()?;
+                let (around, from) = transition.from.valid()?;
+                let (span, to) = transition.to.valid()?;
+                let from = from.placed(around).into_iter().map(|(_, name)| name).collect();
+                Some((from, to.as_str(), span))
+            })
+            .collect();
+        loop {
+            let open = leads.iter().find(|(from, to, _)| {
+                !reached.contains(*to) && from.iter().any(|name| reached.contains(*name))
+            });
+            let Some((_, to, _)) = open else { break };
+            reached.insert((*to).to_owned());
+        }
+        let mut told = BTreeSet::new();
+        for (_, to, span) in leads {
+            if !reached.contains(to) && told.insert(to) {
+                let text = format!("state `{to}` can never be reached from `{}`", states.initial);
+                self.add(Finding::new(Code::UnreachableState, span, text));
+            }
+        }
+    }
+
+    /// Of two transitions from one state without a condition, the second would never be taken.
+    fn ambiguous(&mut self, raw: &[Field<RawTransition>]) {
+        let mut free = BTreeSet::new();
+        for transition in raw.iter().filter_map(Field::get) {
+            let Some((around, from)) = transition.from.valid() else { continue };
+            for (span, name) in from.placed(around) {
+                if free.contains(name) {
+                    let text = format!(
+                        "an earlier transition from `{name}` has no `if` and is always taken"
+                    );
+                    let help = "give the earlier one an `if`, or remove this one";
+                    self.add(Finding::new(Code::AmbiguousTransition, span, text).help(help));
+                }
+            }
+            if transition.condition.is_none() {
+                free.extend(from.placed(around).into_iter().map(|(_, name)| name));
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Expressions, templates and references inside the texts of a file.
+
+use oncely_core::connector::SecretText;
+use oncely_core::expr::{Expr, Path, Root};
+use oncely_core::template::{Target, Template, TemplateError, TextNode};
+
+use super::super::Check;
+use super::super::diagnostic::{Code, Finding};
+use super::super::read::Field;
+use super::super::source::Span;
+use super::Compiler;
+use crate::secret::{Reference, SecretError, references, resolve};
+
+/// What may be read at a place, and how the place is called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope {
+    roots: &'static [Root],
+    place: &'static str,
+}
+
+/// Before an event has an identity.
+pub(super) const RECORD: Scope = Scope {
+    roots: &[Root::Event, Root::Headers, Root::Meta],
+    place: "where only the record is known",
+};
+/// With the tenant, before the state is known.
+pub(super) const TENANT: Scope = Scope {
+    roots: &[Root::Event, Root::Headers, Root::Meta, Root::Tenant],
+    place: "before the state is decided",
+};
+/// With the state after the event.
+pub(super) const DECIDED: Scope = Scope {
+    roots: &[Root::Event, Root::Headers, Root::Meta, Root::Tenant, Root::State],
+    place: "when it is decided what is owed",
+};
+/// When a request is made.
+pub(super) const REQUEST: Scope = Scope {
+    roots: &[
+        Root::Event,
+        Root::Headers,
+        Root::Meta,
+        Root::Tenant,
+        Root::State,
+        Root::Effects,
+        Root::Effect,
+    ],
+    place: "in a request",
+};
+pub(super) const ANSWER: Scope = Scope { roots: &[Root::Response], place: "in `record`" };
+
+impl Compiler<'_> {
+    /// An expression that may read what `scope` has.
+    pub(super) fn expr(&mut self, field: &Field<String>, scope: Scope) -> Option<Expr> {
+        let (span, text) = field.valid()?;
+        self.expr_at(span, text, scope)
+    }
+
+    pub(super) fn expr_at(&mut self, span: Span, text: &str, scope: Scope) -> Option<Expr> {
+        let expr = match Expr::compile(text) {
+            Ok(expr) => expr,
+            Err(error) => {
+                let at = error.at().map_or(span, |at| self.inside(span, text, at));
+                let mut message = error.to_string();
+                if let Some(near) = error.near() {
+                    message.push_str(&format!(", did you mean `{near}`?"));
+                }
+                let mut finding = Finding::new(Code::Expression, at, message);
+                if text.contains("{{") {
+                    finding = finding.help("this field is an expression: write it without `{{ }}`");
+                }
+                self.add(finding);
+                return None;
+            }
+        };
+        self.check_reads(span, expr.reads(), scope);
+        self.check_entered(span, &expr, scope);
+        Some(expr)
+    }
+
+    fn check_entered(&mut self, span: Span, expr: &Expr, scope: Scope) {
+        if expr.states_entered().is_empty() {
+            return;
+        }
+        if !scope.roots.contains(&Root::State) {
+            let text = format!("`entered` is not known {}", scope.place);
+            self.add(Finding::new(Code::OutOfScope, span, text));
+            return;
+        }
+        let Some(states) = self.states.clone() else {
+            let text = "`entered` needs a `state` block";
+            self.add(Finding::new(Code::OutOfScope, span, text));
+            return;
+        };
+        for name in expr.states_entered() {
+            if let Some(finding) = states.never_entered(span, name) {
+                self.add(finding);
+            }
+        }
+    }
+
+    pub(super) fn check_reads(&mut self, span: Span, reads: &[Path], scope: Scope) {
+        for path in reads {
+            let name = path.root.name();
+            if !scope.roots.contains(&path.root) {
+                let text = format!("`{name}` is not known {}", scope.place);
+                let known = scope.roots.iter().map(|root| root.name()).collect::<Vec<_>>();
+                let help = format!("here one can read {}", super::super::read::listed(&known));
+                self.add(Finding::new(Code::OutOfScope, span, text).help(help));
+            } else if path.root == Root::State && self.states.is_none() {
+                let text = "`state` needs a `state` block";
+                self.add(Finding::new(Code::OutOfScope, span, text));
+            } else if path.root == Root::Effects && path.first_member().is_none() {
+                let text = "name the effect whose result is read: `effects.id.name`";
+                self.add(Finding::new(Code::OutOfScope, span, text));
+            }
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------- //
+
+    /// A template for a request, in which variables of the environment are replaced.
+    pub(super) fn template(&mut self, field: &Field<String>, target: Target) -> Option<Template> {
+        let (span, text) = field.valid()?;
+        self.template_at(span, text, target)
+    }
+
+    pub(super) fn template_at(
+        &mut self,
+        span: Span,
+        text: &str,
+        target: Target,
+    ) -> Option<Template> {
+        self.template_in(span, text, target, REQUEST)
+    }
+
+    pub(super) fn template_in(
+        &mut self,
+        span: Span,
+        text: &str,
+        target: Target,
+        scope: Scope,
+    ) -> Option<Template> {
+        let text = self.plain(span, text)?;
+        match Template::compile(&text, target) {
+            Ok(template) => {
+                self.check_reads(span, template.reads(), scope);
+                Some(template)
+            }
+            Err(error) => {
+                self.template_error(span, &text, &error);
+                None
+            }
+        }
+    }
+
+    /// A text of a JSON body.
+    pub(super) fn node(&mut self, span: Span, text: &str) -> Option<TextNode> {
+        let text = self.plain(span, text)?;
+        match TextNode::compile(&text) {
+            Ok(node) => {
+                self.check_reads(span, node.reads(), REQUEST);
+                Some(node)
+            }
+            Err(error) => {
+                self.template_error(span, &text, &error);
+                None
+            }
+        }
+    }
+
+    fn template_error(&mut self, span: Span, text: &str, error: &TemplateError) {
+        let chars = |at: usize| text.get(..at).map_or(0, |before| before.chars().count());
+        let named = match error {
+            TemplateError::UnknownRoot { name, .. } => text.find(&**name),
+            TemplateError::UnknownMember { root, name, .. } => text
+                .find(&format!("{root}.{name}"))
+                .map(|at| at.saturating_add(root.len()).saturating_add(1)),
+            TemplateError::Syntax { .. } | TemplateError::TooLong { .. } => error.at(),
+        };
+        let at = named.map_or(span, |at| self.inside(span, text, chars(at)));
+        let mut message = error.to_string();
+        if let Some(near) = error.near() {
+            message.push_str(&format!(", did you mean `{near}`?"));
+        }
+        self.add(Finding::new(Code::Template, at, message));
+    }
+
+    // ----------------------------------------------------------------------------------------- //
+
+    /// A text that is no secret: variables of the environment are replaced now.
+    pub(super) fn plain(&mut self, span: Span, text: &str) -> Option<String> {
+        if !text.contains("${") {
+            return Some(text.to_owned());
+        }
+        let found = self.references(span, text)?;
+        if found.iter().any(|reference| matches!(reference, Reference::Secret { .. })) {
+            let finding = Finding::new(Code::Reference, span, "a secret may not stand here");
+            let help =
+                "what stands here is stored and shown; secrets go into `auth`, `token` or `server`";
+            self.add(finding.help(help));
+            return None;
+        }
+        match resolve(&SecretText(text.into()), self.settings) {
+            Ok(value) => Some(value.expose().to_owned()),
+            Err(error) => {
+                self.unresolved(span, &error);
+                // The other checks go on with a value that fits most places.
+                Some(self.stand_in(text))
+            }
+        }
+    }
+
+    /// The text with `localhost` for what has no value here.
+    fn stand_in(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            out.push_str(before);
+            let (inside, tail) = after.split_once('}').unwrap_or((after, ""));
+            let value = resolve(&SecretText(format!("${{{inside}}}").into()), self.settings);
+            match value {
+                Ok(value) => out.push_str(value.expose()),
+                Err(_) if out.is_empty() && tail.starts_with('/') => {
+                    out.push_str("http://localhost");
+                }
+                Err(_) => out.push_str("localhost"),
+            }
+            rest = tail;
+        }
+        out.push_str(rest);
+        out
+    }
+
+    /// A text that must come from elsewhere: a reference, and no literal secret.
+    pub(super) fn secret(&mut self, field: &Field<String>) -> Option<SecretText> {
+        let (span, text) = field.valid()?;
+        let found = self.references(span, text)?;
+        if found.is_empty() {
+            self.findings.hide(span);
+            let text = "a secret must not stand in the file";
+            let finding = Finding::new(Code::LiteralSecret, span, text);
+            self.add(finding.help("write `\"${secret:name}\"` or `\"${env:NAME}\"`"));
+            return None;
+        }
+        self.setting(field)
+    }
+
+    /// A text with references that are looked up when it is used.
+    pub(super) fn setting(&mut self, field: &Field<String>) -> Option<SecretText> {
+        let (span, text) = field.valid()?;
+        self.references(span, text)?;
+        let setting = SecretText(text.as_str().into());
+        if let Err(error) = resolve(&setting, self.settings) {
+            self.unresolved(span, &error);
+        }
+        Some(setting)
+    }
+
+    fn references(&mut self, span: Span, text: &str) -> Option<Vec<Reference>> {
+        let at = match references(text) {
+            Ok(found) => return Some(found),
+            Err(SecretError::Open { at } | SecretError::Malformed { at }) => at,
+            Err(SecretError::Missing { .. }) => 0,
+        };
+        let chars = text.get(..at).map_or(0, |before| before.chars().count());
+        let place = self.inside(span, text, chars);
+        let finding =
+            Finding::new(Code::Reference, place, "this begins like a reference and is none");
+        let help = "write `${env:NAME}`, `${env:NAME:-default}` or `${secret:name}`; `$${` is a plain `${`";
+        self.add(finding.help(help));
+        None
+    }
+
+    fn unresolved(&mut self, span: Span, error: &SecretError) {
+        let SecretError::Missing { reference } = error else { return };
+        let code = match self.check {
+            Check::Live => Code::Unresolved,
+            Check::Offline => Code::UnresolvedHere,
+        };
+        let text = format!("`{reference}` has no value here");
+        self.add(Finding::new(code, span, text).help("set it where the processor runs"));
+    }
+
+    // ----------------------------------------------------------------------------------------- //
+
+    /// The word at character `at` of a text whose place is `span`; the whole of it where the text
+    /// is written in another way than it reads (escapes, several lines).
+    pub(super) fn inside(&self, span: Span, text: &str, at: usize) -> Span {
+        let written = self.source.text.get(span.range()).unwrap_or_default();
+        let quoted = written.strip_prefix(['"', '\'']).filter(|rest| rest.starts_with(text));
+        let start = match quoted {
+            Some(_) => span.start.saturating_add(1),
+            None if written == text => span.start,
+            None => return span,
+        };
+        let offset = text.char_indices().nth(at).map_or(text.len(), |(offset, _)| offset);
+        let rest = text.get(offset..).unwrap_or_default();
+        let word = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let from = start.saturating_add(offset);
+        Span::new(from, from.saturating_add(word.unwrap_or(rest.len()).max(1)))
+    }
+}

@@ -1,0 +1,256 @@
+//! What is wrong with a connector file, told so that it can be put right.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::source::{Source, Span};
+
+/// One finding, with the place it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    pub code: Code,
+    pub severity: Severity,
+    pub message: String,
+    pub file: String,
+    /// From 1; 0 when the finding is about the file as a whole.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// Characters of the snippet before those that are meant: the column less one, unless something
+    /// of the line is not shown.
+    #[serde(skip)]
+    pub indent: usize,
+    /// Characters that are meant.
+    pub width: usize,
+    /// The line as it stands in the file; empty when there is none.
+    pub snippet: String,
+    /// What stands beside the marked characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Why it matters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
+        /// The closed list of findings. A code keeps its meaning for ever.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Code {
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The file cannot be read, or is no text.
+    Unreadable = "E001",
+    /// No YAML.
+    Yaml = "E002",
+    /// YAML that connector files do not use: anchors, tags, several documents.
+    YamlFeature = "E003",
+    WrongType = "E010",
+    MissingField = "E011",
+    UnknownField = "E012",
+    DuplicateField = "E013",
+    /// A word that is not among the choices.
+    UnknownChoice = "E014",
+    /// A duration, size, rate or number that cannot be read.
+    Malformed = "E015",
+    OutOfRange = "E016",
+    /// A connector's, effect's or state's name.
+    BadName = "E017",
+    /// A field that this type of effect does not have.
+    FieldOfOtherType = "E018",
+    Expression = "E020",
+    Template = "E021",
+    /// A name that does not exist where it is read.
+    OutOfScope = "E022",
+    /// An id or key that is made of Kafka coordinates, or of nothing that changes.
+    NoIdentity = "E023",
+    /// `${…}` that is no reference, or stands where none may.
+    Reference = "E024",
+    Unresolved = "E025",
+    /// A secret written into the file.
+    LiteralSecret = "E026",
+    UnknownState = "E030",
+    UnreachableState = "E031",
+    AmbiguousTransition = "E032",
+    DuplicateName = "E033",
+    UnknownEffect = "E034",
+    Cycle = "E035",
+    /// A result that is read without waiting for it, or that nobody records.
+    ResultNotThere = "E036",
+    /// Repeating needs a key that the provider knows.
+    NoKey = "E040",
+    RetryOutlivesWindow = "E041",
+    RetryPlan = "E042",
+    Timeout = "E043",
+    Limit = "E044",
+    RetentionTooShort = "E045",
+    Request = "E046",
+    GroupTaken = "E050",
+    ConnectorTaken = "E051",
+    /// Part of the language, but not of this version.
+    NotYet = "E060",
+    /// A variable that has no value here.
+    UnresolvedHere = "W101",
+    /// An effect that stale events run, too.
+    StaleRuns = "W102",
+    NotInSamples = "W103",
+    /// A field that has no consequence.
+    Unused = "W104",
+}
+
+impl Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// As a compiler prints it: what, where, the line, the remedy. Ends without a line break.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        write!(f, "{severity}[{}]: {}", self.code.as_str(), self.message)?;
+        let gutter = if self.line == 0 { 0 } else { self.line.to_string().len() };
+        if self.line == 0 {
+            write!(f, "\n  --> {}", self.file)?;
+        } else {
+            write!(f, "\n{:gutter$} --> {}:{}:{}", "", self.file, self.line, self.column)?;
+            write!(f, "\n{:gutter$} |\n{} | {}", "", self.line, self.snippet)?;
+            let indent = self.indent;
+            write!(f, "\n{:gutter$} | {:indent$}{:^<width$}", "", "", "", width = self.width)?;
+            if let Some(label) = &self.label {
+                write!(f, " {label}")?;
+            }
+        }
+        for note in &self.notes {
+            write!(f, "\n{:gutter$} = {note}", "")?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n{:gutter$} = help: {help}", "")?;
+        }
+        Ok(())
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// A finding before its place is looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    code: Code,
+    message: String,
+    span: Option<Span>,
+    label: Option<String>,
+    notes: Vec<String>,
+    help: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        code: Code,
+        span: impl Into<Option<Span>>,
+        message: impl Into<String>,
+    ) -> Self {
+        let (message, span) = (message.into(), span.into());
+        Self { code, message, span, label: None, notes: Vec::new(), help: None }
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// Collects the findings of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    found: Vec<Finding>,
+    hidden: Vec<Span>,
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, finding: Finding) {
+        self.found.push(finding);
+    }
+
+    /// Bytes that no finding may show.
+    pub(crate) fn hide(&mut self, span: Span) {
+        self.hidden.push(span);
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|finding| severity(finding.code) == Severity::Error)
+    }
+
+    /// In the order of the file, without repeats.
+    pub(crate) fn into_diagnostics(mut self, source: &Source<'_>) -> Vec<Diagnostic> {
+        self.hidden.sort_by_key(|span| span.start);
+        let mut all: Vec<Diagnostic> =
+            self.found.into_iter().map(|finding| located(finding, source, &self.hidden)).collect();
+        all.sort_by_key(|one| (one.line, one.column, one.code));
+        all.dedup();
+        all
+    }
+}
+
+fn severity(code: Code) -> Severity {
+    if code.as_str().starts_with('W') { Severity::Warning } else { Severity::Error }
+}
+
+fn located(finding: Finding, source: &Source<'_>, hidden: &[Span]) -> Diagnostic {
+    let place = finding.span.map(|span| source.place(span, hidden));
+    let (line, column) = place.as_ref().map_or((0, 0), |place| (place.line, place.column));
+    let (indent, width) = place.as_ref().map_or((0, 0), |place| (place.indent, place.width));
+    let snippet = place.map(|place| place.snippet).unwrap_or_default();
+    Diagnostic {
+        code: finding.code,
+        severity: severity(finding.code),
+        message: finding.message,
+        file: source.name.to_owned(),
+        line,
+        column,
+        indent,
+        width,
+        snippet,
+        label: finding.label,
+        notes: finding.notes,
+        help: finding.help,
+    }
+}

@@ -1,0 +1,236 @@
+//! Connector files: from YAML to a [`Connector`], or to everything that is wrong with it.
+//!
+//! Reads: the text of a file, and the templates and samples beside it. Gives: [`Compiled`], or all
+//! findings at once, each with its place and a remedy. Never: looks anything up outside, shows a
+//! secret, or accepts a field that has no effect yet.
+//!
+//! - [`compile`] one text, [`load`] files, [`check_together`] what only shows between files
+//! - [`Diagnostic`] a finding; [`Code`] the closed list of what can be found
+//! - [`schema`] the JSON schema that editors use
+
+mod compile;
+mod diagnostic;
+mod node;
+mod profiles;
+mod raw;
+mod read;
+pub mod schema;
+mod source;
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use oncely_core::connector::Connector;
+
+pub use self::diagnostic::{Code, Diagnostic, Severity};
+use self::diagnostic::{Finding, Findings};
+pub use self::source::FILE_BYTES_MAX;
+use self::source::Source;
+use crate::secret::{Reference, Secret, SecretSource};
+
+/// A connector file that has no errors.
+#[derive(Debug)]
+pub struct Compiled {
+    pub connector: Connector,
+    /// As it was given to [`compile`].
+    pub file: String,
+    pub tests: Vec<TestCase>,
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// How references without a value are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// As warnings: the file may be checked where it does not run.
+    Offline,
+    /// As errors.
+    Live,
+}
+
+/// Events in order, and what must become of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestCase {
+    pub name: String,
+    /// Where it begins in the file, from 1.
+    pub line: usize,
+    pub events: Vec<TestEvent>,
+    pub expect: Expect,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestEvent {
+    pub path: PathBuf,
+    pub line: usize,
+}
+
+/// What is not said is not checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// One for each event, or none.
+    pub outcomes: Vec<ExpectedOutcome>,
+    /// The entity's state at the end.
+    pub state: Option<Box<str>>,
+    /// Effect id, and how often it is owed.
+    pub effects: Vec<(Box<str>, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedOutcome {
+    Applied,
+    Duplicate,
+    Stale,
+    Ignored,
+    Quarantined,
+    DeadLettered,
+}
+
+impl ExpectedOutcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Duplicate => "duplicate",
+            Self::Stale => "stale",
+            Self::Ignored => "ignored",
+            Self::Quarantined => "quarantined",
+            Self::DeadLettered => "dead_lettered",
+        }
+    }
+}
+
+/// Settings of a place where nothing is set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NothingSet;
+
+impl SecretSource for NothingSet {
+    fn lookup(&self, _: &Reference) -> Option<Secret> {
+        None
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Compiles the text of a file. Templates and samples are looked for beside `file`.
+///
+/// `settings` gives the values of references; those in plain texts (topics, URLs) are replaced now,
+/// those to secrets only looked for.
+///
+/// # Errors
+/// Every finding, in the order of the file; at least one is an error.
+pub fn compile(
+    file: &str,
+    text: &str,
+    settings: &dyn SecretSource,
+    check: Check,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let source = Source { name: file, text };
+    let mut findings = Findings::default();
+    let made = compile_into(&source, &mut findings, settings, check);
+    let failed = findings.has_errors();
+    let found = findings.into_diagnostics(&source);
+    match made {
+        Some((connector, tests)) if !failed => {
+            Ok(Compiled { connector, file: file.to_owned(), tests, warnings: found })
+        }
+        Some(_) | None => Err(found),
+    }
+}
+
+fn compile_into(
+    source: &Source<'_>,
+    findings: &mut Findings,
+    settings: &dyn SecretSource,
+    check: Check,
+) -> Option<(Connector, Vec<TestCase>)> {
+    if source.text.len() > FILE_BYTES_MAX {
+        let text = format!("the file has more than {FILE_BYTES_MAX} bytes");
+        findings.add(Finding::new(Code::Unreadable, None, text));
+        return None;
+    }
+    let node = node::parse(source.text, findings);
+    let Some(node) = node.filter(|node| !matches!(node.kind, node::NodeKind::Null)) else {
+        if !findings.has_errors() {
+            findings.add(Finding::new(Code::Yaml, None, "the file is empty"));
+        }
+        return None;
+    };
+    node::hide_secrets(&node, findings);
+    let raw: raw::RawConnector = read::read(&node, findings)?;
+    let dir = Path::new(source.name).parent().unwrap_or(Path::new(""));
+    let mut compiler = compile::Compiler::new(source.clone(), findings, dir, settings, check);
+    let made = compiler.connector(&raw);
+    if made.is_none() && !findings.has_errors() {
+        // A check that gives nothing has to say why; this is the net below them.
+        findings.add(Finding::new(Code::Unreadable, None, "the file makes no connector"));
+    }
+    made
+}
+
+/// Compiles files, and checks them against each other.
+///
+/// # Errors
+/// Every finding of every file. One bad file refuses all: a deployment is taken as a whole.
+pub fn load(
+    files: &[PathBuf],
+    settings: &dyn SecretSource,
+    check: Check,
+) -> Result<Vec<Compiled>, Vec<Diagnostic>> {
+    let mut compiled = Vec::new();
+    let mut found = Vec::new();
+    for path in files {
+        let name = path.display().to_string();
+        match fs::read_to_string(path) {
+            Ok(text) => match compile(&name, &text, settings, check) {
+                Ok(one) => compiled.push(one),
+                Err(all) => found.extend(all),
+            },
+            Err(error) => {
+                let mut findings = Findings::default();
+                let text = format!("the file cannot be read: {error}");
+                findings.add(Finding::new(Code::Unreadable, None, text));
+                found.extend(findings.into_diagnostics(&Source { name: &name, text: "" }));
+            }
+        }
+    }
+    found.extend(check_together(&compiled));
+    if found.is_empty() {
+        return Ok(compiled);
+    }
+    found.extend(compiled.into_iter().flat_map(|one| one.warnings));
+    Err(found)
+}
+
+/// What only shows between connectors: two with one name, two in one consumer group.
+pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        let earlier = all.iter().take(index);
+        for other in earlier {
+            let mut add = |code, text: String, help: &str| {
+                let mut findings = Findings::default();
+                findings.add(Finding::new(code, None, text).help(help));
+                let source = Source { name: &one.file, text: "" };
+                found.extend(findings.into_diagnostics(&source));
+            };
+            if one.connector.name == other.connector.name {
+                let text = format!(
+                    "a connector called `{}` is in {}, too",
+                    one.connector.name, other.file
+                );
+                add(Code::ConnectorTaken, text, "give one of them another name");
+            } else if one.connector.source.group == other.connector.source.group {
+                let text = format!(
+                    "consumer group `{}` is that of connector `{}` in {}, too",
+                    one.connector.source.group, other.connector.name, other.file
+                );
+                let help =
+                    "each connector needs a group of its own, or they take records from each other";
+                add(Code::GroupTaken, text, help);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,606 @@
+//! Nodes into raw settings, reporting everything that does not fit, not only the first thing.
+//!
+//! Raw structs derive `Deserialize` and declare their fields as [`Field`] or `Option<Field>`. A
+//! field that cannot be read is reported where it stands and left invalid, and reading goes on. A
+//! name that a struct does not have is reported with the name that was probably meant.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+
+use oncely_core::expr::spelling::nearest;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::U64Deserializer;
+use serde::de::{
+    self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
+use serde::{Deserialize, forward_to_deserialize_any};
+
+use super::diagnostic::{Code, Finding, Findings};
+use super::node::{Name, Node, NodeKind};
+use super::source::Span;
+
+/// Newtype names by which wrappers ask for more than a value.
+const FIELD: &str = "$field";
+const LATER: &str = "$later";
+const ENTRIES: &str = "$entries";
+pub(super) const TREE: &str = "$tree";
+
+/// A value with its place. Missing when the file does not have it, invalid when it was reported.
+#[derive(Clone, Debug)]
+pub(crate) enum Field<T> {
+    Missing,
+    Invalid(Span),
+    Valid(Span, T),
+}
+
+impl<T> Field<T> {
+    pub(crate) fn get(&self) -> Option<&T> {
+        match self {
+            Self::Missing | Self::Invalid(_) => None,
+            Self::Valid(_, value) => Some(value),
+        }
+    }
+
+    pub(crate) fn span(&self) -> Option<Span> {
+        match self {
+            Self::Missing => None,
+            Self::Invalid(span) | Self::Valid(span, _) => Some(*span),
+        }
+    }
+
+    pub(crate) fn valid(&self) -> Option<(Span, &T)> {
+        match self {
+            Self::Missing | Self::Invalid(_) => None,
+            Self::Valid(span, value) => Some((*span, value)),
+        }
+    }
+}
+
+/// A field of the full language that this version refuses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Later;
+
+/// A map with names of the user's choice, in the order of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Entries<T>(pub(crate) Vec<(Field<String>, Field<T>)>);
+
+/// Reads `T` from a node; `None` when the node as a whole is none.
+pub(crate) fn read<'de, T: Deserialize<'de>>(
+    node: &'de Node,
+    findings: &mut Findings,
+) -> Option<T> {
+    let sink = RefCell::new(std::mem::take(findings));
+    let read = T::deserialize(NodeReader { node, name: None, sink: &sink });
+    *findings = sink.into_inner();
+    read.map_err(|error| findings.add(error.finding(node.span))).ok()
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// Why a node is no such value.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadError {
+    code: Code,
+    message: String,
+    help: Option<String>,
+    span: Option<Span>,
+}
+
+impl ReadError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: None, span: None }
+    }
+
+    fn finding(self, span: Span) -> Finding {
+        let finding = Finding::new(self.code, self.span.unwrap_or(span), self.message);
+        match self.help {
+            Some(help) => finding.help(help),
+            None => finding,
+        }
+    }
+
+    fn at(mut self, span: Span) -> Self {
+        self.span.get_or_insert(span);
+        self
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl de::Error for ReadError {
+    /// Words (durations, sizes) say with the part before `|` how they are written.
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        let message = message.to_string();
+        match message.split_once(" | ") {
+            Some((message, help)) => {
+                Self { help: Some(help.to_owned()), ..Self::new(Code::Malformed, message) }
+            }
+            None => Self::new(Code::Malformed, message),
+        }
+    }
+
+    /// Never shows the value, which may be a secret in the wrong place.
+    fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::new(Code::WrongType, format!("{} is needed here", in_words(expected)))
+    }
+
+    fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::new(Code::OutOfRange, format!("{} is needed here", in_words(expected)))
+    }
+}
+
+/// Rust's names of integer types say nothing to people who write YAML.
+fn in_words(expected: &dyn de::Expected) -> String {
+    let text = expected.to_string();
+    let integer = text.len() <= 4 && text.starts_with(['u', 'i']);
+    if integer { "a whole number, not below zero".to_owned() } else { text }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+struct NodeReader<'de, 's> {
+    node: &'de Node,
+    name: Option<&'de Name>,
+    sink: &'s RefCell<Findings>,
+}
+
+impl<'de> NodeReader<'de, '_> {
+    fn wrong(&self, expected: &dyn de::Expected) -> ReadError {
+        let kind = self.node.kind.describe();
+        ReadError::new(Code::WrongType, format!("is {kind}, {} is needed here", in_words(expected)))
+            .at(self.node.span)
+    }
+}
+
+impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let span = self.node.span;
+        let read = match &self.node.kind {
+            NodeKind::Null => visitor.visit_unit(),
+            NodeKind::Bool(value) => visitor.visit_bool(*value),
+            NodeKind::Int(number) => match u64::try_from(*number) {
+                Ok(number) => visitor.visit_u64(number),
+                Err(_) => visitor.visit_i64(*number),
+            },
+            NodeKind::Decimal(_) => Err(self.wrong(&visitor)),
+            NodeKind::Text(text) => visitor.visit_borrowed_str(text),
+            NodeKind::List(items) => {
+                visitor.visit_seq(Items { items: items.iter(), sink: self.sink })
+            }
+            NodeKind::Map(members) => {
+                let members = members.iter().collect();
+                visitor.visit_map(Members { members, value: None, sink: self.sink })
+            }
+        };
+        read.map_err(|error| error.at(span))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        if matches!(self.node.kind, NodeKind::Null) {
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let NodeKind::Map(all) = &self.node.kind else { return Err(self.wrong(&visitor)) };
+        let mut members = std::collections::VecDeque::with_capacity(all.len());
+        for member in all {
+            if fields.contains(&member.0.text.as_str()) {
+                members.push_back(member);
+            } else {
+                self.sink.borrow_mut().add(unknown_field(&member.0, fields));
+            }
+        }
+        let span = self.node.span;
+        let read = visitor.visit_map(Members { members, value: None, sink: self.sink });
+        read.map_err(|error| error.at(span))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        choices: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let NodeKind::Text(text) = &self.node.kind else {
+            return Err(self.wrong(&OneOf(choices)));
+        };
+        if choices.contains(&text.as_str()) {
+            return visitor.visit_enum(text.as_str().into_deserializer());
+        }
+        let mut message = format!("unknown value `{text}`");
+        if let Some(near) = nearest(text, choices.iter().copied()) {
+            message.push_str(&format!(", did you mean `{near}`?"));
+        }
+        let mut error = ReadError::new(Code::UnknownChoice, message);
+        error.help = Some(format!("one of {}", listed(choices)));
+        Err(error.at(self.node.span))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        match name {
+            FIELD => visitor.visit_seq(Wrapped { node: Some(self.node), sink: self.sink, step: 0 }),
+            ENTRIES => {
+                let NodeKind::Map(members) = &self.node.kind else {
+                    return Err(self.wrong(&visitor));
+                };
+                visitor.visit_seq(Pairs { members: members.iter(), sink: self.sink })
+            }
+            LATER => {
+                let (span, what) = match self.name {
+                    Some(name) => (name.span, format!("`{}`", name.text)),
+                    None => (self.node.span, "this".to_owned()),
+                };
+                let text = format!("{what} is not available yet");
+                let finding = Finding::new(Code::NotYet, span, text);
+                let help = "remove it; accepting it silently would promise what is not kept";
+                self.sink.borrow_mut().add(finding.help(help));
+                visitor.visit_unit()
+            }
+            TREE => match &self.node.kind {
+                NodeKind::Int(number) => visitor.visit_i64(*number),
+                NodeKind::Decimal(number) => visitor.visit_string(number.as_str().to_owned()),
+                NodeKind::Map(_) => visitor.visit_newtype_struct(self),
+                NodeKind::Null | NodeKind::Bool(_) | NodeKind::Text(_) | NodeKind::List(_) => {
+                    self.deserialize_any(visitor)
+                }
+            },
+            _ => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match &self.node.kind {
+            NodeKind::Text(text) => {
+                let span = self.node.span;
+                visitor.visit_borrowed_str(text).map_err(|error: ReadError| error.at(span))
+            }
+            NodeKind::Int(_) | NodeKind::Decimal(_) | NodeKind::Bool(_) => {
+                let mut error = self.wrong(&"a text");
+                error.help = Some("put it in quotes if it is meant as text".to_owned());
+                Err(error)
+            }
+            NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_) => Err(self.wrong(&"a text")),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+fn unknown_field(name: &Name, fields: &[&str]) -> Finding {
+    let text = &name.text;
+    let finding = |message| Finding::new(Code::UnknownField, name.span, message);
+    match nearest(text, fields.iter().copied()) {
+        Some(near) => finding(format!("unknown field `{text}`, did you mean `{near}`?")),
+        None => finding(format!("unknown field `{text}`"))
+            .help(format!("the fields here are {}", listed(fields))),
+    }
+}
+
+pub(crate) fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+struct OneOf(&'static [&'static str]);
+
+impl de::Expected for OneOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "one of {}", listed(self.0))
+    }
+}
+
+struct Items<'de, 's> {
+    items: std::slice::Iter<'de, Node>,
+    sink: &'s RefCell<Findings>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        let Some(node) = self.items.next() else { return Ok(None) };
+        seed.deserialize(NodeReader { node, name: None, sink: self.sink }).map(Some)
+    }
+}
+
+struct Members<'de, 's> {
+    members: std::collections::VecDeque<&'de (Name, Node)>,
+    value: Option<&'de (Name, Node)>,
+    sink: &'s RefCell<Findings>,
+}
+
+impl<'de> MapAccess<'de> for Members<'de, '_> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, ReadError> {
+        self.value = self.members.pop_front();
+        let Some((name, _)) = self.value else { return Ok(None) };
+        seed.deserialize(name.text.as_str().into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let missing = || ReadError::new(Code::Malformed, "a value is missing");
+        let (name, node) = self.value.take().ok_or_else(missing)?;
+        seed.deserialize(NodeReader { node, name: Some(name), sink: self.sink })
+    }
+}
+
+/// Where a node begins and ends, and its value if that can be read.
+struct Wrapped<'de, 's> {
+    node: Option<&'de Node>,
+    sink: &'s RefCell<Findings>,
+    step: u8,
+}
+
+impl<'de> SeqAccess<'de> for Wrapped<'de, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        let Some(node) = self.node else { return Ok(None) };
+        self.step = self.step.saturating_add(1);
+        let number = |at: usize| -> U64Deserializer<ReadError> {
+            u64::try_from(at).unwrap_or(u64::MAX).into_deserializer()
+        };
+        match self.step {
+            1 => seed.deserialize(number(node.span.start)).map(Some),
+            2 => seed.deserialize(number(node.span.end)).map(Some),
+            _ => {
+                let read = seed.deserialize(NodeReader { node, name: None, sink: self.sink });
+                self.node = None;
+                match read {
+                    Ok(value) => Ok(Some(value)),
+                    Err(error) => {
+                        self.sink.borrow_mut().add(error.finding(node.span));
+                        Ok(None)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Name, value, name, value.
+struct Pairs<'de, 's> {
+    members: std::slice::Iter<'de, (Name, Node)>,
+    sink: &'s RefCell<Findings>,
+}
+
+impl<'de> SeqAccess<'de> for Pairs<'de, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        let Some((name, node)) = self.members.next() else { return Ok(None) };
+        seed.deserialize(PairReader { name, node, sink: self.sink }).map(Some)
+    }
+}
+
+/// A name and a value, as a sequence of start, end, text, value.
+struct PairReader<'de, 's> {
+    name: &'de Name,
+    node: &'de Node,
+    sink: &'s RefCell<Findings>,
+}
+
+impl<'de> Deserializer<'de> for PairReader<'de, '_> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_seq(PairParts { pair: self, step: 0 })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+struct PairParts<'de, 's> {
+    pair: PairReader<'de, 's>,
+    step: u8,
+}
+
+impl<'de> SeqAccess<'de> for PairParts<'de, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        self.step = self.step.saturating_add(1);
+        let PairReader { name, node, sink } = &self.pair;
+        let number = |at: usize| -> U64Deserializer<ReadError> {
+            u64::try_from(at).unwrap_or(u64::MAX).into_deserializer()
+        };
+        match self.step {
+            1 => seed.deserialize(number(name.span.start)).map(Some),
+            2 => seed.deserialize(number(name.span.end)).map(Some),
+            3 => seed.deserialize(name.text.as_str().into_deserializer()).map(Some),
+            4 => seed.deserialize(NodeReader { node, name: Some(name), sink }).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // An option is what serde gives to a field that is not there.
+        deserializer.deserialize_option(FieldVisitor(PhantomData))
+    }
+}
+
+struct FieldVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for FieldVisitor<T> {
+    type Value = Field<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(Field::Missing)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(Field::Missing)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_newtype_struct(FIELD, self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        let span = span(&mut parts)?;
+        Ok(match parts.next_element()? {
+            Some(value) => Field::Valid(span, value),
+            None => Field::Invalid(span),
+        })
+    }
+}
+
+fn span<'de, A: SeqAccess<'de>>(parts: &mut A) -> Result<Span, A::Error> {
+    let mut next = || -> Result<usize, A::Error> {
+        let at: Option<u64> = parts.next_element()?;
+        Ok(at.and_then(|at| usize::try_from(at).ok()).unwrap_or_default())
+    };
+    Ok(Span::new(next()?, next()?))
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for All<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of names and values")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Entries<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(Pair(name, value)) = all.next_element()? {
+                    entries.push((name, value));
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_newtype_struct(ENTRIES, All(PhantomData))
+    }
+}
+
+struct Pair<T>(Field<String>, Field<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pair<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for One<T> {
+            type Value = Pair<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name and a value")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Pair<T>, A::Error> {
+                let span = span(&mut parts)?;
+                let name: Option<String> = parts.next_element()?;
+                let value = parts.next_element()?.unwrap_or(Field::Missing);
+                Ok(Pair(Field::Valid(span, name.unwrap_or_default()), value))
+            }
+        }
+        deserializer.deserialize_any(One(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Later {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Ignored;
+        impl Visitor<'_> for Ignored {
+            type Value = Later;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("nothing")
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Later, E> {
+                Ok(Later)
+            }
+        }
+        deserializer.deserialize_newtype_struct(LATER, Ignored)
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+impl<T: JsonSchema> JsonSchema for Field<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Map_of_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        schemars::json_schema!({ "type": "object", "additionalProperties": value })
+    }
+}

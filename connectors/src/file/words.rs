@@ -1,0 +1,247 @@
+//! Small notations: durations, sizes, rates, and what may stand alone or in a list.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+
+use super::read::Field;
+
+/// Milliseconds, written `250ms`, `15s`, `10m`, `24h`, `400d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Millis(pub(crate) u64);
+
+/// Bytes, written `512B`, `256KiB`, `4MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+/// Calls and milliseconds, written `5/s`, `100/m`, `1000/h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PerTime {
+    pub(crate) calls: u32,
+    pub(crate) per_ms: u64,
+}
+
+/// Shortest and longest wait, written `1s..10m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    pub(crate) base: Millis,
+    pub(crate) cap: Millis,
+}
+
+/// A duration or `forever`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    For(Millis),
+    Forever,
+}
+
+/// A duration or `none`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    For(Millis),
+    None,
+}
+
+/// `x` or `[x, y]`.
+#[derive(Clone, Debug)]
+pub(crate) struct OneOrMany(pub(crate) Vec<Field<String>>);
+
+// --------------------------------------------------------------------------------------------- //
+
+const UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZES: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("B", 1)];
+
+/// A whole number and one of the units.
+fn measured(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let (_, size) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*size)
+}
+
+impl Millis {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        measured(text, &UNITS).map(Self)
+    }
+}
+
+impl fmt::Display for Millis {
+    /// In the largest unit that divides it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |size: u64| self.0 > 0 && self.0.checked_rem(size) == Some(0);
+        // Days read worse than hours below a few of them.
+        let days = self.0 >= 3 * 86_400_000;
+        let unit = UNITS.iter().rev().find(|(name, size)| (*name != "d" || days) && fits(*size));
+        match unit {
+            Some((name, size)) => write!(f, "{}{name}", self.0.checked_div(*size).unwrap_or(0)),
+            None => f.write_str("0s"),
+        }
+    }
+}
+
+/// Implements reading from text and the editor schema. `$help` says how it is written.
+macro_rules! word {
+    ($type:ty, $name:literal, $pattern:literal, $help:literal, $parse:expr) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Word;
+                impl Visitor<'_> for Word {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str(concat!("a ", $name))
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                        let parse: fn(&str) -> Option<$type> = $parse;
+                        parse(text).ok_or_else(|| {
+                            E::custom(format_args!("`{text}` is no {} | {}", $name, $help))
+                        })
+                    }
+                }
+                deserializer.deserialize_str(Word)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern })
+            }
+        }
+    };
+}
+
+word!(
+    Millis,
+    "duration",
+    "^[0-9]+(ms|s|m|h|d)$",
+    "write `250ms`, `15s`, `10m`, `24h` or `400d`",
+    |text| { Millis::parse(text) }
+);
+word!(Bytes, "size", "^[0-9]+(B|KiB|MiB)$", "write `512B`, `256KiB` or `4MiB`", |text| {
+    measured(text, &SIZES).map(Bytes)
+});
+word!(PerTime, "rate", "^[0-9]+/(s|m|h)$", "write `5/s`, `100/m` or `1000/h`", |text| {
+    let (calls, unit) = text.split_once('/')?;
+    let per_ms = UNITS.iter().find(|(name, _)| *name == unit && ["s", "m", "h"].contains(name))?.1;
+    let calls = calls.parse().ok().filter(|calls| *calls > 0)?;
+    Some(PerTime { calls, per_ms })
+});
+word!(
+    Backoff,
+    "back-off",
+    "^[0-9]+(ms|s|m|h|d)\\.\\.[0-9]+(ms|s|m|h|d)$",
+    "write the shortest and the longest wait: `1s..10m`",
+    |text| {
+        let (base, cap) = text.split_once("..")?;
+        Some(Backoff { base: Millis::parse(base)?, cap: Millis::parse(cap)? })
+    }
+);
+word!(
+    Wait,
+    "duration",
+    "^([0-9]+(ms|s|m|h|d)|forever)$",
+    "write `60s`, `0s` or `forever`",
+    |text| {
+        match text {
+            "forever" => Some(Wait::Forever),
+            text => Millis::parse(text).map(Wait::For),
+        }
+    }
+);
+word!(
+    Window,
+    "key window",
+    "^([0-9]+(ms|s|m|h|d)|none)$",
+    "write `24h`, or `none` where keys are kept for ever",
+    |text| {
+        match text {
+            "none" => Some(Window::None),
+            text => Millis::parse(text).map(Window::For),
+        }
+    }
+);
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either(PhantomData<()>);
+        impl<'de> Visitor<'de> for Either {
+            type Value = OneOrMany;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            // The place of a single text is that of the field around it.
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMany, E> {
+                let place = super::source::Span::default();
+                Ok(OneOrMany(vec![Field::Valid(place, text.to_owned())]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(OneOrMany(all))
+            }
+        }
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+impl OneOrMany {
+    /// The texts with their places; `around` is the place of the field.
+    pub(crate) fn placed(&self, around: super::source::Span) -> Vec<(super::source::Span, &str)> {
+        let place = |span: super::source::Span| if span.end == 0 { around } else { span };
+        let texts = self.0.iter().filter_map(Field::valid);
+        texts.map(|(span, text)| (place(span), text.as_str())).collect()
+    }
+}
+
+impl JsonSchema for OneOrMany {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "string" },
+                { "type": "array", "items": { "type": "string" }, "minItems": 1 }
+            ]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown_alike() {
+        for text in ["250ms", "15s", "10m", "24h", "400d", "0s", "48h"] {
+            assert_eq!(Millis::parse(text).unwrap().to_string(), text);
+        }
+        for bad in ["", "15", "s", "1.5s", "-1s", "1 s", "1h30m", "99999999999999999999d", "1w"] {
+            assert_eq!(Millis::parse(bad), None, "{bad}");
+        }
+    }
+}
