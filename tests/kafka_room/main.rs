@@ -18,3 +18,4 @@ mod faults;
 mod member;
 mod mock;
 mod rebalance;
+mod speed;

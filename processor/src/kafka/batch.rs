@@ -77,9 +77,11 @@ impl Gathering {
         let key = message.key().map(|bytes| self.copy(bytes));
         let value = message.payload().map(|bytes| self.copy(bytes));
         let (headers, headers_broken) = self.headers(message);
+        let names: usize = headers.iter().map(|(name, _)| name.len()).sum();
         self.weight = self
             .weight
             .saturating_add(RECORD_OVERHEAD_BYTES)
+            .saturating_add(names)
             .saturating_add(self.arena.len().saturating_sub(before));
         self.entries.push(Entry {
             topic,

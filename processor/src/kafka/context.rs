@@ -82,7 +82,7 @@ impl Context {
         };
         group.note_failure(taken);
         if !added.is_empty() {
-            tracing::info!(partitions = added.len(), "partitions were assigned");
+            tracing::debug!(partitions = added.len(), "partitions were assigned");
             group.events.send(Event::Assigned(added));
         }
     }
@@ -94,7 +94,7 @@ impl Context {
         counter.fetch_add(1, Ordering::Relaxed);
         let ended = self.group().slots.remove(partitions);
         let cause = if lost { RevokeCause::Lost } else { RevokeCause::Rebalance };
-        tracing::info!(partitions = ended.len(), ?cause, "partitions are given up");
+        tracing::debug!(partitions = ended.len(), ?cause, "partitions are given up");
         self.end(consumer, &ended, cause);
         let released = if is_eager(consumer) {
             consumer.unassign()

@@ -238,3 +238,55 @@ impl EventSender {
         self.sender.is_closed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::flow::{Flow, FlowBounds};
+
+    fn trouble(text: &str) -> Event {
+        Event::Trouble(Trouble { kind: TroubleKind::Other, text: text.to_owned() })
+    }
+
+    /// A worker that reads nothing loses no event that it has to answer, and their order stays.
+    #[test]
+    fn what_finds_no_room_is_kept_in_order() {
+        let (mut sender, mut events) = channel();
+        for _ in 0..EVENTS_MAX {
+            sender.send(trouble("fills the room"));
+        }
+        sender.send(trouble("is not kept"));
+        for low in 0..3 {
+            let partition = TopicPartition::new("t", 0);
+            let assigned = Assigned { assignment: AssignmentId::fresh(), partition };
+            sender.send(Event::OutOfRange { assigned, position: 0, low, high: 9 });
+        }
+        assert!(!sender.flush());
+        assert!(!sender.has_room());
+        for _ in 0..EVENTS_MAX {
+            assert!(matches!(events.try_recv(), Some(Event::Trouble(_))));
+        }
+        assert!(sender.flush());
+        for expected in 0..3 {
+            let event = events.try_recv();
+            assert!(matches!(&event, Some(Event::OutOfRange { low, .. }) if *low == expected));
+        }
+        assert!(events.try_recv().is_none());
+        drop(events);
+        assert!(sender.is_closed());
+        sender.send(trouble("nobody is there"));
+    }
+
+    #[test]
+    fn few_batches_lie_unread() {
+        let (mut sender, mut events) = channel();
+        let flow = Flow::new(FlowBounds::default());
+        for _ in 0..UNREAD_BATCHES_MAX {
+            assert!(sender.has_room());
+            sender.send_batch(RecordBatch { records: Vec::new(), permit: flow.take(1, 1) });
+        }
+        assert!(!sender.has_room());
+        assert!(events.try_recv().is_some());
+        assert!(sender.has_room());
+    }
+}

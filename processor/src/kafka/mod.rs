@@ -31,6 +31,7 @@ mod flow;
 mod mock;
 mod peek;
 mod producer;
+mod properties;
 mod record;
 mod settings;
 mod slots;

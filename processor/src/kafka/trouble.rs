@@ -69,7 +69,7 @@ impl Troubles {
         if text.is_empty() {
             text = error.to_string();
         }
-        tracing::warn!(?kind, reason = %text, "kafka client reports trouble");
+        tracing::debug!(?kind, reason = %text, "kafka client reports trouble");
         group.events.send(Event::Trouble(Trouble { kind, text }));
     }
 
@@ -101,7 +101,7 @@ impl Troubles {
             slot.state = State::OutOfRange;
             let assigned = slot.assigned.clone();
             shared.counters.out_of_range.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(
+            tracing::debug!(
                 topic = %assigned.partition.topic, partition = assigned.partition.partition,
                 position, low, high, "position is out of range, the partition is read no further"
             );
