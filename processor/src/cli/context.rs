@@ -7,7 +7,8 @@ use sqlx::PgConnection;
 use super::answer::Output;
 use super::exit::CliError;
 use super::print;
-use crate::config::{self, Database, Environment};
+use crate::config::{self, Database, Environment, Kafka};
+use crate::kafka::{Admin, ClientSettings};
 use crate::store::Settings;
 use crate::store::admin::Change;
 
@@ -32,6 +33,9 @@ pub(super) struct Global {
     /// Where the database is [setting: ONCELY_DATABASE_URL]
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
+    /// Kafka brokers, host:port after commas [setting: ONCELY_KAFKA_BROKERS]
+    #[arg(long, global = true, value_name = "HOSTS")]
+    brokers: Option<String>,
     /// How to answer
     #[arg(long, global = true, value_enum, default_value_t)]
     output: Output,
@@ -44,6 +48,9 @@ impl Global {
     pub(super) fn context(self, mut environment: Environment) -> Result<Context, CliError> {
         if let Some(url) = self.database {
             environment.set("ONCELY_DATABASE_URL", url);
+        }
+        if let Some(brokers) = self.brokers {
+            environment.set("ONCELY_KAFKA_BROKERS", brokers);
         }
         let named = self.context.map(|name| config::context_file(&environment, &name));
         if let Some(file) = self.config.or(named) {
@@ -63,6 +70,16 @@ impl Context {
             what: format!("the database at {} cannot be reached", database.host()),
             source,
         })
+    }
+
+    /// Questions to Kafka, as a group sees it.
+    pub(super) fn kafka(&self, group: &str) -> Result<Admin, CliError> {
+        let kafka = Kafka::read(&self.environment)?;
+        let properties = kafka.properties();
+        let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = ClientSettings::parse(kafka.brokers(), properties)
+            .map_err(|source| CliError::KafkaSettings { source })?;
+        Admin::new(&settings, group).map_err(|source| CliError::Kafka { source })
     }
 
     /// Who changes something, and why.

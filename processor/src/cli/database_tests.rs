@@ -178,7 +178,7 @@ fn resolving(world: &World) {
 
 fn accepting(world: &World) {
     let accept = ["progress", "accept", "--group", "g", "--topic", "billing.invoices.v1"];
-    let rest = ["--all", "--at", "0", "--reason", "INC-8", "--yes"];
+    let rest = ["--all", "--at", "118", "--reason", "INC-8", "--yes"];
     let dry = world.text(&[&accept[..], &rest, &["--dry-run"]].concat());
     assert!(dry.contains("would accept 1 partition"), "{dry}");
     let answer = world.oncely(&[&accept[..], &rest].concat());
@@ -186,7 +186,7 @@ fn accepting(world: &World) {
     let again = world.try_oncely(&[&accept[..], &rest].concat()).unwrap_err();
     assert!(again.to_string().contains("nothing of billing.invoices.v1 is stopped"), "{again}");
     let listed = world.oncely(&["progress", "list"]).json;
-    assert_eq!(listed["progress"][0]["position"], 0);
+    assert_eq!(listed["progress"][0]["position"], 118);
     assert_eq!(listed["progress"][0]["epoch"], 2);
     assert_eq!(listed["progress"][1]["epoch"], 1);
 }

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use sqlx::migrate::MigrateError;
 
 use crate::config::{ConfigError, ConfigErrors};
+use crate::kafka::{KafkaError, SettingsError};
 use crate::store::StoreError;
 use crate::store::error::NextStep;
+use crate::worker::RunError;
 
 /// How a command ended. Documented in `oncely --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +49,15 @@ pub(super) enum CliError {
     Usage(String),
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// Findings, as the compiler of connector files tells them.
     #[error("{0}")]
     Connectors(String),
+    #[error("kafka cannot be asked")]
+    Kafka { source: KafkaError },
+    #[error("the kafka settings are refused")]
+    KafkaSettings { source: SettingsError },
+    #[error("the processor stopped")]
+    Run { source: RunError },
     #[error("{what}")]
     Store { what: String, source: StoreError },
     #[error("the schema cannot be brought up to date")]
@@ -65,15 +74,26 @@ impl CliError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Usage,
-            Self::Config(_) | Self::Connectors(_) => Exit::Config,
+            Self::Config(_) | Self::Connectors(_) | Self::KafkaSettings { .. } => Exit::Config,
+            Self::Kafka { .. } => Exit::Unavailable,
+            Self::Run { source } => match source {
+                RunError::Effect { .. }
+                | RunError::Kafka { .. }
+                | RunError::Settings(_)
+                | RunError::Database(_)
+                | RunError::Retention { .. } => Exit::Config,
+                RunError::Store { .. } | RunError::Fatal { .. } | RunError::Lost { .. } => {
+                    Exit::Failed
+                }
+            },
             Self::Store { source, .. } => match source.next_step() {
                 NextStep::Wait | NextStep::Again => Exit::Unavailable,
                 NextStep::Bisect | NextStep::Halt => Exit::Failed,
             },
-            Self::Migrate { source } => match source {
-                MigrateError::Execute(sqlx::Error::Io(_)) => Exit::Unavailable,
-                _ => Exit::Failed,
-            },
+            Self::Migrate { source } => {
+                let away = matches!(source, MigrateError::Execute(sqlx::Error::Io(_)));
+                if away { Exit::Unavailable } else { Exit::Failed }
+            }
             Self::Failed(_) | Self::Unreadable { .. } | Self::Start { .. } => Exit::Failed,
         }
     }

@@ -32,17 +32,16 @@ pub(super) fn error(error: &CliError) {
 
 /// One line an error; what caused it below.
 pub(super) fn error_text(error: &CliError) -> String {
-    let mut text: Vec<String> = match error {
-        CliError::Config(errors) => {
-            errors.0.iter().map(|error| format!("error: {error}")).collect()
-        }
-        CliError::Connectors(rendered) => vec![rendered.trim_end().to_owned()],
-        error => vec![format!("error: {error}")],
-    };
-    let mut cause = match error {
-        CliError::Config(_) => None,
-        error => error.source(),
-    };
+    let mut text = Vec::new();
+    let mut cause = error.source();
+    if let CliError::Config(errors) = error {
+        text.extend(errors.0.iter().map(|error| format!("error: {error}")));
+        cause = None;
+    } else if let CliError::Connectors(rendered) = error {
+        text.push(rendered.trim_end().to_owned());
+    } else {
+        text.push(format!("error: {error}"));
+    }
     while let Some(error) = cause {
         // Some libraries repeat their cause in their own words.
         let said = error.to_string();

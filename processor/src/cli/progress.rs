@@ -1,5 +1,7 @@
 //! `oncely progress`: positions, and taking a topic that is another one than before.
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
 use serde_json::json;
 use sqlx::Connection;
@@ -7,8 +9,9 @@ use sqlx::Connection;
 use super::answer::{Answer, counted, table, time};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
+use crate::kafka::TopicPartition;
 use crate::store::StoreError;
-use crate::store::admin::progress::{self, Accepted, Filter, ProgressRow, Wanted};
+use crate::store::admin::progress::{self, Accepted, At, Filter, ProgressRow, Wanted};
 
 /// See how far groups are, and accept a topic that changed under them.
 #[derive(Clone, Debug, Subcommand)]
@@ -30,13 +33,17 @@ Examples:
     },
     /// Go on with a topic that was recreated or truncated
     #[command(after_help = "\
-A partition stops when the record before its position is not the one that was read there: the topic
-was deleted and made again, or its end was lost. Accepting raises the epoch of the position and goes
-on at --at, or where the row stands. Business ids that were seen before stay duplicates.
+A partition stops when it is not what was read before: the topic was deleted and made again, or
+records were lost. Accepting raises the epoch of the position and goes on
+  --at earliest   with the first record that is there: what was seen before is a duplicate
+  --at latest     after the last one: what is there now is never looked at
+  --at kept       where the row stands; for a recreated topic that is its `start`
+  --at OFFSET     there
+earliest and latest ask Kafka.
 
 Examples:
-  oncely progress accept --group oncely.invoices --topic invoices --all --reason 'recreated, INC-7' --dry-run
-  oncely progress accept --group oncely.invoices --topic invoices --partition 3 --at 0 --reason INC-7")]
+  oncely progress accept --group oncely.invoices --topic invoices --all --at earliest --reason INC-7 --dry-run
+  oncely progress accept --group oncely.invoices --topic invoices --partition 3 --at 118 --reason INC-7")]
     Accept(Accept),
 }
 
@@ -55,11 +62,31 @@ pub(super) struct Accept {
     /// Every stopped partition of the topic
     #[arg(long, group = "which")]
     all: bool,
-    /// The offset to go on at
-    #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
-    at: Option<i64>,
+    /// Where to go on: earliest, latest, kept, or an offset
+    #[arg(long, value_name = "WHERE", value_parser = place)]
+    at: Place,
     #[command(flatten)]
     change: ChangeArgs,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Earliest,
+    Latest,
+    Kept,
+    Offset(i64),
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    match text {
+        "earliest" => Ok(Place::Earliest),
+        "latest" => Ok(Place::Latest),
+        "kept" => Ok(Place::Kept),
+        _ => match text.parse() {
+            Ok(offset) if offset >= 0 => Ok(Place::Offset(offset)),
+            Ok(_) | Err(_) => Err("write earliest, latest, kept, or an offset".to_owned()),
+        },
+    }
 }
 
 impl Progress {
@@ -108,10 +135,24 @@ fn listed(rows: &[ProgressRow]) -> Answer {
 impl Accept {
     async fn run(self, context: &Context) -> Result<Answer, CliError> {
         let change = context.change(&self.change.reason, self.change.dry_run)?;
+        let mut connection = context.connect("progress").await?;
+        let at = match self.at {
+            Place::Kept => At::Kept,
+            Place::Offset(offset) => At::Offset(offset),
+            Place::Earliest | Place::Latest => {
+                let filter = Filter {
+                    group: Some(self.group.clone()),
+                    topic: Some(self.topic.clone()),
+                    partition: self.partition,
+                    stopped_only: true,
+                };
+                let rows = progress::list(&mut connection, &filter).await?;
+                self.ends(context, &rows).await?
+            }
+        };
         let partition = self.partition;
         let (group, topic) = (self.group, self.topic);
-        let wanted = Wanted { group, topic, partition, at: self.at };
-        let mut connection = context.connect("progress").await?;
+        let wanted = Wanted { group, topic, partition, at };
         if !change.dry_run {
             context.confirm(&format!("Accept {} as it is now?", wanted.topic))?;
         }
@@ -123,6 +164,23 @@ impl Accept {
             return Err(CliError::Failed(format!("nothing of {topic} is stopped for {group}")));
         }
         Ok(answer(&accepted, change.dry_run))
+    }
+
+    /// The first or last offset of stopped partitions, as Kafka has it now.
+    async fn ends(&self, context: &Context, rows: &[ProgressRow]) -> Result<At, CliError> {
+        let admin = context.kafka(&self.group)?;
+        let mut offsets = BTreeMap::new();
+        for row in rows {
+            let partition = TopicPartition {
+                topic: row.topic.as_str().into(),
+                partition: row.partition,
+            };
+            let ends = admin.watermarks(&partition).await;
+            let (low, high) = ends.map_err(|source| CliError::Kafka { source })?;
+            let end = if matches!(self.at, Place::Latest) { high } else { low };
+            offsets.insert(row.partition, end);
+        }
+        Ok(At::Each(offsets))
     }
 }
 

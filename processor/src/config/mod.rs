@@ -41,6 +41,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_DRAIN", "20s", "time to settle what is in flight when a partition goes"),
     ("ONCELY_SHUTDOWN_GRACE", "25s", "time to settle what is in flight after SIGTERM"),
     ("ONCELY_WRITERS", "2", "batch transactions side by side, 1 to 16"),
+    ("ONCELY_EGRESS_ALLOW", "", "hosts that events may name although they are not public"),
     ("ONCELY_HTTP_LISTEN", "0.0.0.0:9090", "metrics and health"),
     ("ONCELY_LOG", "info", "level, or target=level after commas"),
     ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
@@ -90,6 +91,13 @@ pub fn host_name() -> String {
     let name = Environment::of_process().raw("HOSTNAME").map(str::to_owned);
     name.or_else(|| std::fs::read_to_string("/etc/hostname").ok())
         .map_or_else(|| "unknown".to_owned(), |name| name.trim().chars().take(200).collect())
+}
+
+/// Hosts that calls may go to although an event names them and they are not public: `host` or
+/// `host:port`, after commas.
+pub fn egress_allowed(environment: &Environment) -> Vec<String> {
+    let hosts = environment.raw("ONCELY_EGRESS_ALLOW").unwrap_or("").split(',').map(str::trim);
+    hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect()
 }
 
 /// Who types: stands in the audit row of what is overridden.

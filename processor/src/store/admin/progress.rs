@@ -1,5 +1,7 @@
 //! Positions for people, and taking a topic that is another one than before.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, query_file, query_file_as};
 
@@ -49,8 +51,17 @@ pub struct Wanted {
     pub topic: String,
     /// `None`: every stopped partition.
     pub partition: Option<i32>,
-    /// Where to go on; `None`: at the position that stands in the row.
-    pub at: Option<i64>,
+    pub at: At,
+}
+
+/// Where to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// At the position that stands in the row.
+    Kept,
+    Offset(i64),
+    /// By partition; others are left as they are.
+    Each(BTreeMap<i32, i64>),
 }
 
 /// One accepted partition.
@@ -81,7 +92,14 @@ pub async fn accept(
     );
     let mut accepted = Vec::new();
     for row in rows.fetch_all(&mut *tx).await? {
-        let goes_on_at = wanted.at.unwrap_or(row.position);
+        let goes_on_at = match &wanted.at {
+            At::Kept => row.position,
+            At::Offset(offset) => *offset,
+            At::Each(offsets) => match offsets.get(&row.partition) {
+                Some(offset) => *offset,
+                None => continue,
+            },
+        };
         if !change.dry_run {
             query_file!(
                 "src/store/sql/admin_progress_accept.sql",
