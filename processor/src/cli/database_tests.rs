@@ -41,7 +41,7 @@ impl World {
         let pairs = [("ONCELY_DATABASE_URL", url.as_str()), ("ONCELY_ACTOR", "ana")];
         let context = cli.global.context(Environment::of_pairs(pairs)).unwrap();
         assert_eq!(context.output, Output::Table);
-        run(cli.command, &context)
+        started(cli.command, &context)
     }
 
     fn oncely(&self, args: &[&str]) -> Answer {

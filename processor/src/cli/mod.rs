@@ -4,15 +4,23 @@
 //! [`exit::CliError`]; only `print` writes to the terminal.
 
 mod answer;
+mod codes;
 mod context;
+mod dry_run;
 mod effects;
 mod exit;
 mod explain;
+mod help;
+mod load;
 mod migrate;
 mod parked;
 mod print;
 mod progress;
+mod run;
+mod schema;
+mod test;
 mod timeline;
+mod validate;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,7 +43,13 @@ Exit codes:
 
 /// Consume Kafka so that each business event has its effect once
 #[derive(Debug, Parser)]
-#[command(name = "oncely", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(
+    name = "oncely",
+    version,
+    max_term_width = 100,
+    after_help = EXIT_CODES,
+    disable_help_subcommand = true
+)]
 struct Cli {
     #[command(flatten)]
     global: Global,
@@ -45,6 +59,29 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Check connector files; every finding at once, with its place and what to do
+    #[command(after_help = "\
+Examples:
+  oncely validate connectors/
+  oncely validate connectors/invoice-paid.yaml --live --database postgres://… --brokers kafka:9093
+  oncely help E041                      what a code means")]
+    Validate(validate::Validate),
+    /// Play sample events: decision, transition, rendered requests; nothing is sent
+    #[command(after_help = "\
+Without --event the `tests:` of the files are run.
+
+Examples:
+  oncely test connectors/
+  oncely test connectors/invoice-paid.yaml --event samples/paid.json
+  oncely test connectors/invoice-paid.yaml --event paid.json --event paid.json --output json")]
+    Test(test::Test),
+    /// Run connectors until told to stop
+    #[command(after_help = "\
+SIGTERM stops cleanly: what is in flight is settled first. Settings: oncely help settings
+
+Examples:
+  oncely run connectors/ --database postgres://oncely@localhost/oncely --brokers localhost:9092 --migrate")]
+    Run(run::Run),
     /// Bring the schema in the database up to date
     #[command(subcommand)]
     Migrate(migrate::Migrate),
@@ -66,6 +103,19 @@ Examples:
     /// See positions, and accept a topic that changed
     #[command(subcommand)]
     Progress(progress::Progress),
+    /// Print the JSON schema of connector files, for editors
+    #[command(after_help = "\
+Examples:
+  oncely schema > connector.schema.json    then begin a file with
+  # yaml-language-server: $schema=./connector.schema.json")]
+    Schema,
+    /// Explain a command, a code of a finding, or the settings
+    #[command(after_help = "\
+Examples:
+  oncely help E041
+  oncely help effects resolve
+  oncely help settings")]
+    Help(help::Help),
 }
 
 /// Runs one command and prints what it answers.
@@ -83,7 +133,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return failed(&error),
     };
     let output = context.output;
-    match run(cli.command, &context) {
+    match started(cli.command, &context) {
         Ok(answer) => {
             print::answer(output, &answer);
             answer.exit.into()
@@ -97,19 +147,30 @@ fn failed(error: &CliError) -> ExitCode {
     error.exit().into()
 }
 
-fn run(command: Command, context: &Context) -> Result<Answer, CliError> {
+/// Runs a command that needs no database by itself, and others on a runtime.
+fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
+    match command {
+        Command::Run(run) => run.run(context),
+        Command::Test(test) => test.run(context),
+        Command::Schema => Ok(schema::run()),
+        Command::Help(help) => help.run(),
+        Command::Validate(validate) => asked(validate.run(context)),
+        Command::Migrate(migrate) => asked(migrate.run(context)),
+        Command::Explain(explain) => asked(explain.run(context)),
+        Command::Effects(effects) => asked(effects.run(context)),
+        Command::Dlq(dlq) => asked(dlq.run(context, Place::DeadLetters)),
+        Command::Quarantine(quarantine) => asked(quarantine.run(context, Place::Quarantine)),
+        Command::Progress(progress) => asked(progress.run(context)),
+    }
+}
+
+/// Waits for an answer of the database or of Kafka.
+fn asked(
+    command: impl Future<Output = Result<Answer, CliError>>,
+) -> Result<Answer, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Start { source })?;
-    runtime.block_on(async {
-        match command {
-            Command::Migrate(migrate) => migrate.run(context).await,
-            Command::Explain(explain) => explain.run(context).await,
-            Command::Effects(effects) => effects.run(context).await,
-            Command::Dlq(dlq) => dlq.run(context, Place::DeadLetters).await,
-            Command::Quarantine(quarantine) => quarantine.run(context, Place::Quarantine).await,
-            Command::Progress(progress) => progress.run(context).await,
-        }
-    })
+    runtime.block_on(command)
 }
 
 #[cfg(test)]

@@ -15,11 +15,6 @@ pub(super) fn answer(output: Output, answer: &Answer) {
     drop(writeln!(io::stdout().lock(), "{text}"));
 }
 
-/// Prints text that is not an answer, as `help` is.
-pub(super) fn text(text: &str) {
-    drop(writeln!(io::stdout().lock(), "{}", text.trim_end()));
-}
-
 /// Prints what the parser of the command line has to say: help, version, or wrong usage.
 pub(super) fn usage(error: &clap::Error) {
     drop(error.print());
@@ -51,6 +46,21 @@ pub(super) fn error_text(error: &CliError) -> String {
         cause = error.source();
     }
     text.join("\n")
+}
+
+/// An error and its causes in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Asks a yes-or-no question; only `y` and `yes` are a yes. `None` where nobody can answer.

@@ -41,7 +41,7 @@ fn errors_say_what_to_do() {
         &["effects", "resolve", "0123456789abcdef0123456789abcdef", "--as", "done", "--reason", ""],
     ] {
         let (context, command) = context(args);
-        let error = run(command, &context).unwrap_err();
+        let error = started(command, &context).unwrap_err();
         let text = print::error_text(&error);
         said.push_str(&format!(
             "$ oncely {}\n{text}\n[{}]\n\n",

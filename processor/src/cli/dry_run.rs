@@ -1,0 +1,190 @@
+//! What events would come to, played against an empty memory. Pure: nothing is sent or written.
+
+use oncely_connectors::format;
+use oncely_core::connector::Connector;
+use oncely_core::decide::{
+    Decision, EffectNew, Ending, Input, Known, LedgerNew, Place, Plan, decide,
+};
+use oncely_core::event::{self, Event};
+use oncely_core::expr::{Meta, Scope};
+use oncely_core::key::Key;
+
+/// The value of one record.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    /// As people know it: the file's name.
+    pub(super) name: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Samples in order, each with what became of it; later ones have seen the earlier ones.
+#[derive(Debug)]
+pub(super) struct Played<'a> {
+    pub(super) connector: &'a Connector,
+    pub(super) steps: Vec<Step>,
+    pub(super) plan: Plan,
+}
+
+/// One sample.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) bytes: usize,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A dead letter: it cannot be read, or has no identity.
+    Unusable { stage: &'static str, reason: &'static str, detail: String },
+    /// The connector's `match` is not true for it.
+    NotMatched,
+    Decided(Decided),
+}
+
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) event: Event,
+    pub(super) decision: Decision,
+    /// Why it was parked, for people.
+    pub(super) detail: Option<String>,
+}
+
+impl Step {
+    pub(super) fn ending(&self) -> Ending {
+        match &self.outcome {
+            Outcome::Unusable { .. } => Ending::DeadLettered,
+            Outcome::NotMatched => Ending::Ignored,
+            Outcome::Decided(decided) => decided.decision.ending,
+        }
+    }
+
+    /// Why, where the ending has several causes.
+    pub(super) fn reason(&self) -> Option<&'static str> {
+        match &self.outcome {
+            Outcome::Unusable { reason, .. } => Some(reason),
+            Outcome::NotMatched => Some("not_matched"),
+            Outcome::Decided(decided) => decided.decision.reason.map(|reason| reason.as_str()),
+        }
+    }
+}
+
+impl Played<'_> {
+    /// Calls that this event is the first to owe, in the order of the file.
+    pub(super) fn effects(&self, event: Key) -> Vec<(Key, &EffectNew)> {
+        let of_event = self.plan.effects.iter().filter(|(_, effect)| effect.event == event);
+        let mut effects: Vec<_> = of_event.map(|(key, effect)| (*key, effect)).collect();
+        effects.sort_by_key(|(_, effect)| effect.rule);
+        effects
+    }
+
+    /// Usage lines that this event is the first to write.
+    pub(super) fn ledger(&self, event: Key) -> Vec<&LedgerNew> {
+        let mut lines: Vec<_> =
+            self.plan.ledger.values().filter(|line| line.event == event).collect();
+        lines.sort_by_key(|line| line.rule);
+        lines
+    }
+
+    /// The id of a rule in the connector file.
+    pub(super) fn rule(&self, index: usize) -> &str {
+        self.connector.effects.get(index).map_or("", |rule| &rule.id)
+    }
+
+    /// How often an effect of the file is owed, over all events.
+    pub(super) fn owed(&self, id: &str) -> usize {
+        let calls = self.plan.effects.values().map(|effect| effect.rule);
+        let lines = self.plan.ledger.values().map(|line| line.rule);
+        calls.chain(lines).filter(|rule| self.rule(*rule) == id).count()
+    }
+
+    /// The state of the last event's entity at the end.
+    pub(super) fn state(&self) -> Option<&str> {
+        let rules = self.connector.state.as_ref()?;
+        let entity = self.steps.iter().rev().find_map(|step| match &step.outcome {
+            Outcome::Decided(decided) => decided.event.entity.as_ref(),
+            Outcome::Unusable { .. } | Outcome::NotMatched => None,
+        });
+        let written = entity.and_then(|entity| self.plan.entities.get(&entity.key));
+        Some(written.map_or(&*rules.initial, |written| &written.row.state))
+    }
+}
+
+/// Plays samples as the records of one partition of the connector's first topic.
+pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'a> {
+    let topic = connector.source.topics.first().map_or("", |topic| topic);
+    let values: Vec<_> = samples
+        .iter()
+        .map(|sample| format::decode(&connector.decode, Some(&sample.bytes), &[]))
+        .collect();
+    let mut read = Vec::new();
+    for (offset, value) in (0_i64..).zip(&values) {
+        let scope = |value| Scope {
+            event: Some(value),
+            meta: Some(Meta { topic, partition: 0, offset, timestamp_ms: None, key: None }),
+            ..Scope::default()
+        };
+        read.push(match value {
+            Ok(value) => identified(connector, scope(value), offset),
+            Err(error) => Read::Out(Outcome::Unusable {
+                stage: "decode",
+                reason: error.reason.as_str(),
+                detail: error.to_string(),
+            }),
+        });
+    }
+    let inputs: Vec<Input<'_>> = read
+        .iter()
+        .filter_map(|read| match read {
+            Read::In { event, scope, place } => {
+                Some(Input { event, scope: *scope, place: *place })
+            }
+            Read::Out(_) => None,
+        })
+        .collect();
+    let plan = decide(connector, &inputs, Known::default());
+    drop(inputs);
+    let mut decisions = plan.decisions.iter().cloned().enumerate();
+    let mut steps = Vec::new();
+    for (sample, read) in samples.iter().zip(read) {
+        let outcome = match read {
+            Read::Out(outcome) => outcome,
+            Read::In { event, .. } => match decisions.next() {
+                Some((input, decision)) => {
+                    let parked = plan.parked.iter().find(|parked| parked.input == input);
+                    let detail = parked.map(|parked| parked.detail.clone());
+                    Outcome::Decided(Decided { event, decision, detail })
+                }
+                None => Outcome::NotMatched,
+            },
+        };
+        steps.push(Step { name: sample.name.clone(), bytes: sample.bytes.len(), outcome });
+    }
+    Played { connector, steps, plan }
+}
+
+/// A record before it is decided.
+enum Read<'a> {
+    In { event: Event, scope: Scope<'a>, place: Place },
+    Out(Outcome),
+}
+
+fn identified<'a>(
+    connector: &Connector,
+    scope: Scope<'a>,
+    offset: i64,
+) -> Read<'a> {
+    let identified = match event::matches(connector, &scope) {
+        Ok(false) => return Read::Out(Outcome::NotMatched),
+        Ok(true) => event::identify(connector, &scope),
+        Err(reject) => Err(reject),
+    };
+    match identified {
+        Ok(event) => Read::In { event, scope, place: Place { source: 0, partition: 0, offset } },
+        Err(reject) => Read::Out(Outcome::Unusable {
+            stage: "identity",
+            reason: reject.reason.as_str(),
+            detail: reject.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,72 @@
+//! `oncely help`: commands, settings, and codes of findings.
+
+use clap::CommandFactory;
+use serde_json::json;
+
+use super::answer::Answer;
+use super::codes::{code, explanation};
+use super::exit::CliError;
+use crate::config::SETTINGS;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Help {
+    /// A command, a code like E041, or `settings`
+    topic: Vec<String>,
+}
+
+impl Help {
+    pub(super) fn run(self) -> Result<Answer, CliError> {
+        if let [topic] = self.topic.as_slice() {
+            if topic == "settings" {
+                return Ok(settings());
+            }
+            if let Some(code) = code(topic) {
+                let (code, text) = (code.as_str(), explanation(code));
+                let json = json!({ "code": code, "explanation": text });
+                return Ok(Answer::new(format!("{code}\n\n{}", wrapped(text)), json));
+            }
+        }
+        let mut command = super::Cli::command();
+        command.build();
+        let mut at = &mut command;
+        for name in &self.topic {
+            let unknown = || CliError::Usage(format!("there is no command or code {name:?}"));
+            at = at.find_subcommand_mut(name).ok_or_else(unknown)?;
+        }
+        let text = at.render_long_help().to_string();
+        Ok(Answer::new(text.clone(), json!({ "help": text })))
+    }
+}
+
+fn settings() -> Answer {
+    let rows = SETTINGS.iter().map(|(name, default, meaning)| {
+        vec![(*name).to_owned(), (*default).to_owned(), (*meaning).to_owned()]
+    });
+    let mut text = super::answer::table(&["setting", "default", "meaning"], rows.collect());
+    text.push_str(
+        "\nFlags win over the environment, which wins over --config FILE. NAME_FILE names a file \
+         that\nholds the value. ONCELY_KAFKA__SASL_PASSWORD_FILE=/run/secrets/kafka sets \
+         sasl.password.\n",
+    );
+    let rows = SETTINGS.iter().map(|(name, default, meaning)| {
+        json!({ "name": name, "default": default, "meaning": meaning })
+    });
+    Answer::new(text, json!({ "settings": rows.collect::<Vec<_>>() }))
+}
+
+/// Lines of at most 80 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let Some(line) = lines.last_mut() else { continue };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len().saturating_add(word.len()) < 80 {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}

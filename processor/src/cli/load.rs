@@ -1,0 +1,86 @@
+//! Connector files from the paths that were given.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use oncely_connectors::file::{self, Check, Compiled, Diagnostic, Severity};
+
+use super::answer::counted;
+use super::context::Context;
+use super::exit::CliError;
+use crate::config::{self, Secrets};
+
+/// What came of all files.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) files: usize,
+    pub(super) outcome: Result<Vec<Compiled>, Vec<Diagnostic>>,
+}
+
+/// Loads what `paths` name, or what the settings name. A directory stands for its `*.yaml` and
+/// `*.yml` files.
+///
+/// # Errors
+/// A path that cannot be read, or no file at all. What is wrong inside files is in the outcome.
+pub(super) fn load(context: &Context, paths: &[PathBuf], check: Check) -> Result<Loaded, CliError> {
+    let given = if paths.is_empty() {
+        config::connector_paths(&context.environment)
+    } else {
+        paths.to_vec()
+    };
+    let mut files = Vec::new();
+    for path in &given {
+        files.extend(expanded(path)?);
+    }
+    if files.is_empty() {
+        let looked = given.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        return Err(CliError::Usage(format!(
+            "there is no connector file in {}: give paths, or set ONCELY_CONNECTORS",
+            looked.join(", ")
+        )));
+    }
+    let secrets = Secrets::new(&context.environment);
+    Ok(Loaded { files: files.len(), outcome: file::load(&files, &secrets, check) })
+}
+
+fn expanded(path: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let unreadable = |source| CliError::Unreadable { path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let is_yaml = file.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        if is_yaml && file.is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl Loaded {
+    /// The connectors, or an error that shows every finding.
+    pub(super) fn connectors(self) -> Result<Vec<Compiled>, CliError> {
+        let files = self.files;
+        self.outcome.map_err(|findings| CliError::Connectors(findings_text(&findings, files)))
+    }
+}
+
+/// Findings as a compiler prints them, and how many there are.
+pub(super) fn findings_text(findings: &[Diagnostic], files: usize) -> String {
+    let mut text: String = findings.iter().map(|finding| format!("{finding}\n\n")).collect();
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let warnings = findings.len().saturating_sub(errors);
+    let mut touched: Vec<&str> = findings.iter().map(|finding| finding.file.as_str()).collect();
+    touched.sort_unstable();
+    touched.dedup();
+    let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
+    let place = match touched.len() {
+        0 => counted(files, "file"),
+        touched => format!("{touched} of {}", counted(files, "file")),
+    };
+    text.push_str(&format!("{errors}, {warnings} in {place}"));
+    text
+}

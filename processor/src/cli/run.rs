@@ -1,0 +1,174 @@
+//! `oncely run`: the processor.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncely_connectors::effect::egress::Egress;
+use oncely_connectors::file::Check;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::answer::Answer;
+use super::context::Context;
+use super::exit::CliError;
+use super::load::load;
+use super::print;
+use crate::config::{self, Secrets, Settings};
+use crate::http::{self, Health};
+use crate::store::migrate;
+use crate::task;
+use crate::telemetry::{self, Metrics};
+use crate::worker::Process;
+
+/// Between looks at a schema that is not current yet.
+const SCHEMA_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Run {
+    /// Connector files or directories [setting: ONCELY_CONNECTORS]
+    paths: Vec<PathBuf>,
+    /// Where metrics and health are served [setting: ONCELY_HTTP_LISTEN]
+    #[arg(long, value_name = "ADDRESS")]
+    http_listen: Option<String>,
+    /// Bring the schema up to date first
+    #[arg(long)]
+    migrate: bool,
+}
+
+impl Run {
+    pub(super) fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| CliError::Start { source })?;
+        let grace = self.settings(context)?.worker.shutdown_grace;
+        let ended = runtime.block_on(self.process(context));
+        // What is still running holds nothing: claims in flight are found by their lease.
+        runtime.shutdown_timeout(grace.min(Duration::from_secs(1)));
+        ended
+    }
+
+    fn settings(&self, context: &Context) -> Result<Settings, CliError> {
+        let mut environment = context.environment.clone();
+        if let Some(listen) = &self.http_listen {
+            environment.set("ONCELY_HTTP_LISTEN", listen);
+        }
+        Ok(Settings::read(&environment)?)
+    }
+
+    async fn process(self, context: &Context) -> Result<Answer, CliError> {
+        let settings = self.settings(context)?;
+        let defect = |error: telemetry::TelemetryError| CliError::Failed(print::chain(&error));
+        telemetry::init_logging(&settings.log).map_err(defect)?;
+        let metrics = Metrics::new().map_err(defect)?;
+        let compiled = load(context, &self.paths, Check::Live)?.connectors()?;
+        for warning in compiled.iter().flat_map(|one| &one.warnings) {
+            let (file, line) = (&warning.file, warning.line);
+            tracing::warn!(file, line, text = warning.message, "connector file");
+        }
+        let health = Health::new();
+        let (stop, stopped) = watch::channel(false);
+        let listener = TcpListener::bind(settings.http_listen).await.map_err(|error| {
+            let address = settings.http_listen;
+            CliError::Failed(format!("nothing can be served at {address}: {error}"))
+        })?;
+        let (serving, mut served) = watch::channel(true);
+        let until = async move { drop(served.wait_for(|serving| !serving).await) };
+        let server = http::serve(listener, metrics.clone(), health.clone(), until);
+        let server = task::spawn("http", &metrics, server);
+        let signals = task::spawn("signals", &metrics, signals(stop));
+
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            connectors = compiled.len(),
+            http = %settings.http_listen,
+            "starting"
+        );
+        let process = Process {
+            connectors: compiled.into_iter().map(|one| Arc::new(one.connector)).collect(),
+            secrets: Arc::new(Secrets::new(&context.environment)),
+            egress: Egress::allowing(config::egress_allowed(&context.environment)),
+            settings,
+            metrics,
+            health: health.clone(),
+            stop: stopped.clone(),
+        };
+        let ended = match self.schema(context, &health, stopped).await? {
+            Schema::Current => process.run().await,
+            Schema::ToldToStop => Ok(()),
+        };
+        signals.abort();
+        serving.send_replace(false);
+        // Whoever still reads an answer at this moment may lose its end.
+        drop(tokio::time::timeout(Duration::from_millis(200), server).await);
+        match ended {
+            Ok(()) => Ok(Answer::new("stopped", json!({ "stopped": true }))),
+            Err(source) => Err(CliError::Run { source }),
+        }
+    }
+
+    /// Waits until the schema is what this version needs. The database may be away meanwhile.
+    async fn schema(
+        &self,
+        context: &Context,
+        health: &Health,
+        mut stopped: watch::Receiver<bool>,
+    ) -> Result<Schema, CliError> {
+        let mut said = None;
+        loop {
+            let missing = match self.missing(context).await {
+                Ok(0) => {
+                    health.schema_current(true);
+                    return Ok(Schema::Current);
+                }
+                Ok(count) => format!("{count} migrations are missing: run oncely migrate up"),
+                Err(error) if error.exit() == super::exit::Exit::Unavailable => {
+                    health.database_down(print::chain(&error));
+                    print::chain(&error)
+                }
+                Err(error) => return Err(error),
+            };
+            if said.as_ref() != Some(&missing) {
+                tracing::warn!(cause = missing, "waiting for the schema");
+                said = Some(missing);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(SCHEMA_WAIT) => {}
+                _ = stopped.wait_for(|stop| *stop) => return Ok(Schema::ToldToStop),
+            }
+        }
+    }
+
+    async fn missing(&self, context: &Context) -> Result<usize, CliError> {
+        let failed = |source| CliError::Migrate { source };
+        let mut connection = context.connect("schema").await?;
+        if self.migrate {
+            migrate::up(&mut connection).await.map_err(failed)?;
+        }
+        let steps = migrate::status(&mut connection).await.map_err(failed)?;
+        Ok(steps.iter().filter(|step| !step.applied).count())
+    }
+}
+
+enum Schema {
+    Current,
+    ToldToStop,
+}
+
+/// The first SIGTERM or SIGINT asks for a clean stop; a second SIGINT ends the process at once.
+async fn signals(stop: watch::Sender<bool>) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("no signals can be received: only a kill ends this process");
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("told to stop (SIGTERM)"),
+        _ = interrupt.recv() => tracing::info!("told to stop (SIGINT); once more ends at once"),
+    }
+    stop.send_replace(true);
+    interrupt.recv().await;
+    std::process::exit(130);
+}
