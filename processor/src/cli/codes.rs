@@ -14,84 +14,138 @@ pub(super) const fn explanation(code: Code) -> &'static str {
             "The file, or a template or sample that it names, is not there, is larger than 1 MiB, \
              or is no UTF-8 text."
         }
-        Code::Yaml => "The file is no YAML. The place is where the parser gave up; the mistake is \
-                       often a line above it: a missing colon, a tab, a quote that is never closed.",
+        Code::Yaml => {
+            "The file is no YAML. The place is where the parser gave up; the mistake is \
+                       often a line above it: a missing colon, a tab, a quote that is never closed."
+        }
         Code::YamlFeature => {
             "Anchors, aliases, tags, merge keys and several documents in one file are not used by \
              connector files, so that a file reads as it is written. Write the value out."
         }
-        Code::WrongType => "The value has another type than the field takes: a list where one text \
-                            is meant, a text where a number is meant.",
+        Code::WrongType => {
+            "The value has another type than the field takes: a list where one text \
+                            is meant, a text where a number is meant."
+        }
         Code::MissingField => "A field without which the connector means nothing is not there.",
-        Code::UnknownField => "There is no such field here. It is refused instead of ignored, since \
-                               a mistyped limit or rule would silently not hold.",
-        Code::DuplicateField => "The field stands twice. Which of the two was meant is not for us \
-                                 to say: remove one.",
-        Code::UnknownChoice => "The field takes one word of a short list, and this is none of them.",
-        Code::Malformed => "Durations are written as 15s, 5m, 24h, 90d; sizes as 256KiB; rates as \
-                            10/s.",
+        Code::UnknownField => {
+            "There is no such field here. It is refused instead of ignored, since \
+                               a mistyped limit or rule would silently not hold."
+        }
+        Code::DuplicateField => {
+            "The field stands twice. Which of the two was meant is not for us \
+                                 to say: remove one."
+        }
+        Code::UnknownChoice => {
+            "The field takes one word of a short list, and this is none of them."
+        }
+        Code::Malformed => {
+            "Durations are written as 15s, 5m, 24h, 90d; sizes as 256KiB; rates as \
+                            10/s."
+        }
         Code::OutOfRange => "The value can be read, but lies outside what is allowed here.",
-        Code::BadName => "Names of connectors and effects are lower-case letters, digits, and \
-                          dashes or underscores: they become labels of metrics and parts of keys.",
-        Code::FieldOfOtherType => "The field belongs to effects of another type, and would have no \
-                                   consequence here.",
-        Code::Expression => "The expression cannot be read, or asks for something that does not \
+        Code::BadName => {
+            "Names of connectors and effects are lower-case letters, digits, and \
+                          dashes or underscores: they become labels of metrics and parts of keys."
+        }
+        Code::FieldOfOtherType => {
+            "The field belongs to effects of another type, and would have no \
+                                   consequence here."
+        }
+        Code::Expression => {
+            "The expression cannot be read, or asks for something that does not \
                              exist. Plain paths (event.data.id) and CEL are understood; integers \
-                             stay integers.",
-        Code::Template => "The template cannot be read. Values stand in {{ … }}; a name that is \
-                           not there when it is rendered is an error, never an empty text.",
-        Code::OutOfScope => "The name exists, but not at the time when this is read: `state` is \
-                             known only after the transition, `response` only after a call.",
+                             stay integers."
+        }
+        Code::Template => {
+            "The template cannot be read. Values stand in {{ … }}; a name that is \
+                           not there when it is rendered is an error, never an empty text."
+        }
+        Code::OutOfScope => {
+            "The name exists, but not at the time when this is read: `state` is \
+                             known only after the transition, `response` only after a call."
+        }
         Code::NoIdentity => {
             "An id or key that is made of topic, partition or offset, or of nothing that changes, \
              is not the name of a business event: the same event, published again, would get \
              another id and run again. Name it by what it is about: event.data.invoice_id."
         }
-        Code::Reference => "References are ${env:NAME}, ${env:NAME:-default} and ${secret:name}. \
+        Code::Reference => {
+            "References are ${env:NAME}, ${env:NAME:-default} and ${secret:name}. \
                             $${ stands for a plain ${. In fields that end up in the database or in \
-                            logs no secret may stand.",
-        Code::Unresolved => "The reference has no value where the processor runs: set the variable, \
-                             or put a file of that name into ONCELY_SECRETS_DIR.",
-        Code::LiteralSecret => "A secret is written into the file. Whoever reads the file or its \
-                                history has it: put it into ${secret:name}, and change it.",
+                            logs no secret may stand."
+        }
+        Code::Unresolved => {
+            "The reference has no value where the processor runs: set the variable, \
+                             or put a file of that name into ONCELY_SECRETS_DIR."
+        }
+        Code::LiteralSecret => {
+            "A secret is written into the file. Whoever reads the file or its \
+                                history has it: put it into ${secret:name}, and change it."
+        }
         Code::UnknownState => "The state is in no transition and is not the initial one.",
-        Code::UnreachableState => "No chain of transitions leads from the initial state to this \
-                                   one, so whatever waits for it never happens.",
-        Code::AmbiguousTransition => "Two transitions leave one state under the same condition. \
-                                      Which of them is taken must not depend on their order.",
-        Code::DuplicateName => "Two things of one kind have one name. Keys are made of names: the \
-                                two would share their memory.",
-        Code::UnknownEffect => "No effect of the file has this id.",
+        Code::UnreachableState => {
+            "No chain of transitions leads from the initial state to this \
+                                   one, so whatever waits for it never happens."
+        }
+        Code::AmbiguousTransition => {
+            "Two transitions leave one state under the same condition. \
+                                      Which of them is taken must not depend on their order."
+        }
+        Code::DuplicateName => {
+            "Two things of one kind have one name. Keys are made of names: the \
+                                two would share their memory."
+        }
+        Code::UnknownEffect => {
+            "No effect of the file has this id. `after`, and the `tests:`, name effects by their `id`."
+        }
         Code::Cycle => "The effects come after each other in a circle, so none could begin.",
-        Code::ResultNotThere => "A request reads the result of an effect that it does not come \
-                                 `after`, or that records no such member.",
-        Code::NoKey => "Sending again with the same key is safe only where the provider knows the \
-                        key. This one does not: use `on_unknown: hold`, or a profile with a key.",
+        Code::ResultNotThere => {
+            "A request reads the result of an effect that it does not come \
+                                 `after`, or that records no such member."
+        }
+        Code::NoKey => {
+            "Sending again with the same key is safe only where the provider knows the \
+                        key. This one does not: use `on_unknown: hold`, or a profile with a key."
+        }
         Code::RetryOutlivesWindow => {
             "The provider forgets a key after its window. A retry after that is a second effect: a \
              second charge, a second mail. Shorten the retries, or hold instead."
         }
-        Code::RetryPlan => "The retries contradict themselves: the longest wait is shorter than \
-                            the first, or they name answers after which nothing may be repeated.",
+        Code::RetryPlan => {
+            "The retries contradict themselves: the longest wait is shorter than \
+                            the first, or they name answers after which nothing may be repeated."
+        }
         Code::Timeout => "The time-outs contradict each other: connecting is part of the whole.",
         Code::Limit => "The limit is zero, or larger than one process can hold.",
         Code::RetentionTooShort => {
             "What is forgotten can run again. The retention of dedupe keys must be longer than \
              anything that brings an event back: retries, offset_wait, a replay of the topic."
         }
-        Code::Request => "The request cannot be made: a method, a header or an address is not \
-                          allowed, or one of the parts that it needs is missing.",
-        Code::GroupTaken => "Two connectors in one consumer group take records from each other: \
-                             each would see a part. Give each a group of its own.",
+        Code::Request => {
+            "The request cannot be made: a method, a header or an address is not \
+                          allowed, or one of the parts that it needs is missing."
+        }
+        Code::GroupTaken => {
+            "Two connectors in one consumer group take records from each other: \
+                             each would see a part. Give each a group of its own."
+        }
         Code::ConnectorTaken => "Two files have one connector name, and so one memory.",
-        Code::NotYet => "The field is part of the language, but this version does nothing with it. \
-                         It is refused, since a rule that silently does not hold is worse.",
-        Code::UnresolvedHere => "The reference has no value on this machine. Where the processor \
-                                 runs it must have one; `validate --live` checks it there.",
-        Code::StaleRuns => "The effect runs for stale events as well: events that are older than \
-                            the state. That is right for usage lines and seldom for messages.",
-        Code::NotInSamples => "A request reads a member that no sample event has. It is mistyped, \
-                               or the samples lack a case.",
+        Code::NotYet => {
+            "The field is part of the language, but this version does nothing with it. \
+                         It is refused, since a rule that silently does not hold is worse."
+        }
+        Code::UnresolvedHere => {
+            "The reference has no value on this machine. Where the processor \
+                                 runs it must have one; `validate --live` checks it there."
+        }
+        Code::StaleRuns => {
+            "The effect runs for stale events as well: events that are older than \
+                            the state. That is right for usage lines and seldom for messages."
+        }
+        Code::NotInSamples => {
+            "A request reads a member that no sample event has. It is mistyped, \
+                               or the samples lack a case."
+        }
         Code::Unused => "The field is allowed and has no consequence beside the others.",
     }
 }

@@ -36,7 +36,11 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// A dead letter: it cannot be read, or has no identity.
-    Unusable { stage: &'static str, reason: &'static str, detail: String },
+    Unusable {
+        stage: &'static str,
+        reason: &'static str,
+        detail: String,
+    },
     /// The connector's `match` is not true for it.
     NotMatched,
     Decided(Decided),
@@ -45,6 +49,8 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Decided {
     pub(super) event: Event,
+    /// The first copy of its business id: what is owed, is owed by it.
+    pub(super) is_first: bool,
     pub(super) decision: Decision,
     /// Why it was parked, for people.
     pub(super) detail: Option<String>,
@@ -71,17 +77,19 @@ impl Step {
 
 impl Played<'_> {
     /// Calls that this event is the first to owe, in the order of the file.
-    pub(super) fn effects(&self, event: Key) -> Vec<(Key, &EffectNew)> {
-        let of_event = self.plan.effects.iter().filter(|(_, effect)| effect.event == event);
+    pub(super) fn effects(&self, decided: &Decided) -> Vec<(Key, &EffectNew)> {
+        let first = decided.is_first.then_some(decided.event.key);
+        let of_event = self.plan.effects.iter().filter(|(_, effect)| Some(effect.event) == first);
         let mut effects: Vec<_> = of_event.map(|(key, effect)| (*key, effect)).collect();
         effects.sort_by_key(|(_, effect)| effect.rule);
         effects
     }
 
     /// Usage lines that this event is the first to write.
-    pub(super) fn ledger(&self, event: Key) -> Vec<&LedgerNew> {
+    pub(super) fn ledger(&self, decided: &Decided) -> Vec<&LedgerNew> {
+        let first = decided.is_first.then_some(decided.event.key);
         let mut lines: Vec<_> =
-            self.plan.ledger.values().filter(|line| line.event == event).collect();
+            self.plan.ledger.values().filter(|line| Some(line.event) == first).collect();
         lines.sort_by_key(|line| line.rule);
         lines
     }
@@ -136,9 +144,7 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
     let inputs: Vec<Input<'_>> = read
         .iter()
         .filter_map(|read| match read {
-            Read::In { event, scope, place } => {
-                Some(Input { event, scope: *scope, place: *place })
-            }
+            Read::In { event, scope, place } => Some(Input { event, scope: *scope, place: *place }),
             Read::Out(_) => None,
         })
         .collect();
@@ -149,11 +155,13 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
     for (sample, read) in samples.iter().zip(read) {
         let outcome = match read {
             Read::Out(outcome) => outcome,
-            Read::In { event, .. } => match decisions.next() {
+            Read::In { event, place, .. } => match decisions.next() {
                 Some((input, decision)) => {
                     let parked = plan.parked.iter().find(|parked| parked.input == input);
                     let detail = parked.map(|parked| parked.detail.clone());
-                    Outcome::Decided(Decided { event, decision, detail })
+                    let first = plan.inbox.get(&event.key).map(|row| row.place);
+                    let is_first = first == Some(place);
+                    Outcome::Decided(Decided { event, is_first, decision, detail })
                 }
                 None => Outcome::NotMatched,
             },
@@ -169,11 +177,7 @@ enum Read<'a> {
     Out(Outcome),
 }
 
-fn identified<'a>(
-    connector: &Connector,
-    scope: Scope<'a>,
-    offset: i64,
-) -> Read<'a> {
+fn identified<'a>(connector: &Connector, scope: Scope<'a>, offset: i64) -> Read<'a> {
     let identified = match event::matches(connector, &scope) {
         Ok(false) => return Read::Out(Outcome::NotMatched),
         Ok(true) => event::identify(connector, &scope),

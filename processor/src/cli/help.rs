@@ -48,9 +48,9 @@ fn settings() -> Answer {
          that\nholds the value. ONCELY_KAFKA__SASL_PASSWORD_FILE=/run/secrets/kafka sets \
          sasl.password.\n",
     );
-    let rows = SETTINGS.iter().map(|(name, default, meaning)| {
-        json!({ "name": name, "default": default, "meaning": meaning })
-    });
+    let rows = SETTINGS.iter().map(
+        |(name, default, meaning)| json!({ "name": name, "default": default, "meaning": meaning }),
+    );
     Answer::new(text, json!({ "settings": rows.collect::<Vec<_>>() }))
 }
 

@@ -165,9 +165,7 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
 }
 
 /// Waits for an answer of the database or of Kafka.
-fn asked(
-    command: impl Future<Output = Result<Answer, CliError>>,
-) -> Result<Answer, CliError> {
+fn asked(command: impl Future<Output = Result<Answer, CliError>>) -> Result<Answer, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Start { source })?;
     runtime.block_on(command)

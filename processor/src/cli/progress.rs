@@ -171,10 +171,8 @@ impl Accept {
         let admin = context.kafka(&self.group)?;
         let mut offsets = BTreeMap::new();
         for row in rows {
-            let partition = TopicPartition {
-                topic: row.topic.as_str().into(),
-                partition: row.partition,
-            };
+            let partition =
+                TopicPartition { topic: row.topic.as_str().into(), partition: row.partition };
             let ends = admin.watermarks(&partition).await;
             let (low, high) = ends.map_err(|source| CliError::Kafka { source })?;
             let end = if matches!(self.at, Place::Latest) { high } else { low };

@@ -173,24 +173,24 @@ fn step_text(played: &Played<'_>, step: &Step) -> String {
 }
 
 fn decided_text(played: &Played<'_>, decided: &Decided) -> String {
-    let Decided { event, decision, detail } = decided;
+    let Decided { event, decision, detail, .. } = decided;
     let fingerprint = event.fingerprint.0.to_string();
     let fingerprint = fingerprint.get(..8).unwrap_or(&fingerprint);
     let name = shown(&id(&event.tenant, &event.id));
     let mut text = line("identity", &format!("{name}  (fingerprint {fingerprint}…)"));
     if let (Some(rules), Some(entity)) = (&played.connector.state, &event.entity) {
         let moved = decision.moved.as_ref().map(|moved| format!("{} → {}", moved.from, moved.to));
-        let moved = moved.unwrap_or_else(|| "stays".to_owned());
+        let moved = moved.unwrap_or_else(|| "unchanged".to_owned());
         let (kind, id, version) = (&rules.entity, shown(&entity.id), entity.version);
         text.push_str(&line("state", &format!("{kind} {id}   {moved}  (version {version})")));
     }
     if let Some(detail) = detail {
         text.push_str(&line("because", &shown(detail)));
     }
-    for (number, (key, effect)) in (1..).zip(played.effects(event.key)) {
+    for (number, (key, effect)) in (1..).zip(played.effects(decided)) {
         text.push_str(&effect_text(played, number, key, effect));
     }
-    for (number, entry) in (1..).zip(played.ledger(event.key)) {
+    for (number, entry) in (1..).zip(played.ledger(decided)) {
         let name = played.rule(entry.rule);
         let (quantity, metric, account) = (&entry.quantity, &entry.metric, &entry.account);
         let what = format!("{name}  {quantity} {} for {}", shown(metric), shown(account));
@@ -259,8 +259,9 @@ fn step_json(played: &Played<'_>, step: &Step) -> Value {
             "to": moved.map(|moved| &*moved.to),
         })
     });
-    let effects = played.effects(event.key).into_iter().map(|(key, effect)| {
-        let request = effect.request.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok());
+    let effects = played.effects(decided).into_iter().map(|(key, effect)| {
+        let request =
+            effect.request.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok());
         json!({
             "effect": played.rule(effect.rule),
             "key": key.wire(),
@@ -268,7 +269,7 @@ fn step_json(played: &Played<'_>, step: &Step) -> Value {
             "request": request.unwrap_or(Value::Null),
         })
     });
-    let ledger = played.ledger(event.key).into_iter().map(|entry| {
+    let ledger = played.ledger(decided).into_iter().map(|entry| {
         json!({
             "effect": played.rule(entry.rule),
             "account": *entry.account,

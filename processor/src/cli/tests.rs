@@ -51,3 +51,62 @@ fn errors_say_what_to_do() {
     }
     insta::assert_snapshot!("errors", said);
 }
+
+/// The examples that are shown to people, with the environment left out.
+fn answered(args: &[&str]) -> Result<Answer, CliError> {
+    let args = ["oncely"].iter().chain(args).map(OsString::from);
+    let cli = Cli::try_parse_from(args).unwrap();
+    let context = cli.global.context(Environment::default()).unwrap();
+    started(cli.command, &context)
+}
+
+fn examples(rest: &str) -> String {
+    format!("{}/../connectors/examples/{rest}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_sent() {
+    let connector = examples("invoice-paid.yaml");
+    let (paid, other) = (examples("samples/paid.json"), examples("samples/paid-other-amount.json"));
+    let args = ["test", &connector, "--event", &paid, "--event", &paid, "--event", &other];
+    let answer = answered(&args).unwrap();
+    insta::assert_snapshot!("dry_run", answer.text.replace(&examples(""), ""));
+    let first = &answer.json["events"][0];
+    assert_eq!(first["outcome"], "applied");
+    assert_eq!(first["effects"][0]["request"]["kind"], "http");
+    assert_eq!(answer.json["events"][1]["effects"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn the_tests_of_the_examples_pass() {
+    let answer = answered(&["test", &examples("")]).unwrap();
+    assert_eq!(answer.exit, Exit::Ok, "{}", answer.text);
+    assert_eq!(answered(&["validate", &examples("")]).unwrap().exit, Exit::Ok);
+    let strict = answered(&["validate", &examples(""), "--deny-warnings"]).unwrap();
+    assert_eq!(strict.exit, Exit::Config, "{}", strict.text);
+}
+
+#[test]
+fn a_test_that_fails_says_where_and_why() {
+    let dir = std::env::temp_dir().join(format!("oncely-test-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let text = std::fs::read_to_string(examples("usage-ledger.yaml")).unwrap();
+    let (head, _) = text.split_once("\ntests:").unwrap();
+    let tests = "tests:\n  - name: wrong\n    events: [run.json, bad.json]\n    \
+                 expect: { outcomes: [duplicate, applied], effects: { usage: 2 } }\n";
+    std::fs::write(dir.join("c.yaml"), format!("{head}\n{tests}")).unwrap();
+    std::fs::copy(examples("samples/run.json"), dir.join("run.json")).unwrap();
+    std::fs::write(dir.join("bad.json"), "{").unwrap();
+    let answer = answered(&["test", dir.to_str().unwrap()]).unwrap();
+    assert_eq!(answer.exit, Exit::Failed);
+    insta::assert_snapshot!("failed_test", answer.text.replace(dir.to_str().unwrap(), "DIR"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn codes_and_settings_are_explained() {
+    let said =
+        ["E041", "settings", "effects"].map(|topic| answered(&["help", topic]).unwrap().text);
+    insta::assert_snapshot!("help_topics", said.join("\n---\n"));
+    assert_eq!(answered(&["help", "E999"]).unwrap_err().exit(), Exit::Usage);
+}
