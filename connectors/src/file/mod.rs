@@ -4,7 +4,7 @@
 //! findings at once, each with its place and a remedy. Never: looks anything up outside, shows a
 //! secret, or accepts a field that has no effect yet.
 //!
-//! - [`compile`] one text, [`load`] files, [`check_together`] what only shows between files
+//! - [`compile`] one text, [`load`] files, [`find`] files in directories, [`check_together`] what only shows between files
 //! - [`Diagnostic`] a finding; [`Code`] the closed list of what can be found
 //! - [`schema`] the JSON schema that editors use
 
@@ -198,6 +198,35 @@ pub fn load(
     }
     found.extend(compiled.into_iter().flat_map(|one| one.warnings));
     Err(found)
+}
+
+/// The connector files that `paths` name: files as they are, and of directories every `*.yaml` and
+/// `*.yml` in them (not below), sorted.
+///
+/// # Errors
+/// A path that is not there, with its name.
+pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::io::Error)> {
+    let mut files = Vec::new();
+    for path in paths {
+        let failed = |error| (path.clone(), error);
+        if !fs::metadata(path).map_err(failed)?.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let mut inside = Vec::new();
+        for entry in fs::read_dir(path).map_err(failed)? {
+            let file = entry.map_err(failed)?.path();
+            let yaml = file.extension().is_some_and(|end| end == "yaml" || end == "yml");
+            // Kubernetes mounts files as links; a link to a file is one.
+            if yaml && file.is_file() {
+                inside.push(file);
+            }
+        }
+        inside.sort();
+        files.append(&mut inside);
+    }
+    files.dedup();
+    Ok(files)
 }
 
 /// What only shows between connectors: two with one name, two in one consumer group.

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 const EXAMPLES: [&str; 4] = [
@@ -29,7 +31,8 @@ fn shown(found: &[Diagnostic]) -> String {
 
 #[test]
 fn every_example_compiles_without_a_warning() {
-    let files: Vec<_> = EXAMPLES.iter().map(|name| examples().join(name)).collect();
+    let files = find(&[examples()]).unwrap();
+    assert_eq!(files.len(), EXAMPLES.len());
     let loaded = load(&files, &AllSecrets, Check::Live);
     let compiled = loaded.unwrap_or_else(|found| panic!("{}", shown(&found)));
     for one in compiled {
@@ -210,6 +213,27 @@ fn the_billing_profile_writes_what_stripe_reads() {
 }
 
 #[test]
+fn a_mistake_in_a_template_file_is_told_with_its_line() {
+    let dir = std::env::temp_dir().join(format!("oncely-template-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("receipt.html.j2"), "<p>\n{{ evnt.number }}</p>").unwrap();
+    let effect = "effects:
+  - id: a
+    type: email
+    key: event.id
+    to: a@example.com
+    subject: hello
+    template: receipt.html.j2
+    provider: { kind: smtp, server: 'smtp://localhost:25', from: b@example.com }
+";
+    let name = dir.join("x.yaml").display().to_string();
+    let found = compile(&name, &format!("{SMALL}{effect}"), &AllSecrets, Check::Live).unwrap_err();
+    assert_eq!(found[0].message, "unknown name `evnt`, did you mean `event`?");
+    assert_eq!(found[0].notes, ["in line 2 of receipt.html.j2"]);
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn two_connectors_in_one_group_take_records_from_each_other() {
     let dir = std::env::temp_dir().join(format!("oncely-file-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
@@ -236,6 +260,10 @@ fn variables_are_replaced_and_unset_ones_are_told() {
     let text = SMALL.replace("[t]", "['${env:TOPIC}']");
     let live = one(&text).unwrap_err();
     assert_eq!(live[0].code, Code::Unresolved);
+    let billing = fs::read_to_string(examples().join("invoice-paid.yaml")).unwrap();
+    let name = examples().join("x.yaml").display().to_string();
+    let quiet = compile(&name, &billing, &NothingSet, Check::Offline).unwrap();
+    assert!(quiet.warnings.is_empty(), "nobody has secrets where a file is only checked");
     let offline = compile("x.yaml", &text, &NothingSet, Check::Offline).unwrap();
     assert_eq!(offline.warnings[0].code, Code::UnresolvedHere);
 }
@@ -288,5 +316,32 @@ fn b_hostile_files_are_errors_not_crashes() {
     }
     for deep in ["[".repeat(5000), "{a: ".repeat(5000), "- ".repeat(5000)] {
         assert!(one(&deep).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Typing mistakes of all kinds: they are told or harmless, and never a crash.
+    #[test]
+    fn no_slip_makes_it_panic(
+        file in 0..EXAMPLES.len(), at: prop::sample::Index, cut in 0_usize..20,
+        put in "[\\[\\]{}:,'\"|>&*!?#\\- \n\t\u{e9}a-z0-9$]{0,6}",
+    ) {
+        let text = fs::read_to_string(examples().join(EXAMPLES[file])).unwrap();
+        let chars: Vec<char> = text.chars().collect();
+        let at = at.index(chars.len());
+        let kept = chars[..at].iter().chain(chars[at..].iter().skip(cut));
+        let kept: String = kept.collect();
+        let (before, after) = kept.split_at(chars[..at].iter().map(|c| c.len_utf8()).sum());
+        let slipped = format!("{before}{put}{after}");
+        let name = examples().join("slip.yaml").display().to_string();
+        match compile(&name, &slipped, &AllSecrets, Check::Live) {
+            Ok(_) => {}
+            Err(found) => {
+                prop_assert!(found.iter().any(|one| one.severity == Severity::Error));
+                prop_assert!(!shown(&found).contains("CANARY"));
+            }
+        }
     }
 }

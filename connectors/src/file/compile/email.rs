@@ -14,7 +14,13 @@ use super::super::source::Span;
 use super::Compiler;
 
 /// A template's text and where it stands.
-type Text = (Span, String);
+#[derive(Debug)]
+struct Text {
+    span: Span,
+    text: String,
+    /// The file beside this one that it comes from.
+    file: Option<String>,
+}
 
 /// The parts of a mail as they stand in the file.
 struct Parts {
@@ -23,6 +29,12 @@ struct Parts {
     subject: Text,
     text: Option<Text>,
     html: Option<Text>,
+}
+
+impl Text {
+    fn inline(span: Span, text: &str) -> Self {
+        Self { span, text: text.to_owned(), file: None }
+    }
 }
 
 impl Compiler<'_> {
@@ -51,13 +63,13 @@ impl Compiler<'_> {
                 self.missing(name, at);
                 None
             }
-            Some(field) => field.valid().map(|(span, text)| (span, text.clone())),
+            Some(field) => field.valid().map(|(span, text)| Text::inline(span, text)),
         };
         let from = part(from, "from");
         let to = part(raw.to.as_ref(), "to");
         let subject = part(raw.subject.as_ref(), "subject");
         let inline = |field: &Option<Field<String>>| {
-            field.as_ref().and_then(Field::valid).map(|(span, text)| (span, text.clone()))
+            field.as_ref().and_then(Field::valid).map(|(span, text)| Text::inline(span, text))
         };
         let (mut text, mut html) = (inline(&raw.text), inline(&raw.html));
         if let Some((span, name)) = raw.template.as_ref().and_then(Field::valid) {
@@ -67,7 +79,8 @@ impl Compiler<'_> {
                 let text = "the body is given twice: here and in the effect";
                 self.add(Finding::new(Code::Request, span, text));
             }
-            *body = self.file(span, name).map(|content| (span, content));
+            let file = Some(name.clone());
+            *body = self.file(span, name).map(|text| Text { span, text, file });
             body.as_ref()?;
         }
         if text.is_none() && html.is_none() {
@@ -111,8 +124,11 @@ impl Compiler<'_> {
         }
     }
 
-    fn part(&mut self, (span, text): &Text, target: Target) -> Option<Template> {
-        self.template_at(*span, text, target)
+    fn part(&mut self, part: &Text, target: Target) -> Option<Template> {
+        self.template_file.clone_from(&part.file);
+        let template = self.template_at(part.span, &part.text, target);
+        self.template_file = None;
+        template
     }
 
     fn smtp(
@@ -236,13 +252,13 @@ impl Compiler<'_> {
     }
 
     /// A text of a JSON body is always a text here, whatever type the event has.
-    fn json_text(&mut self, (span, text): &Text) -> Option<TextTree> {
-        let template = self.template_at(*span, text, Target::Text)?;
+    fn json_text(&mut self, part: &Text) -> Option<TextTree> {
+        let template = self.part(part, Target::Text)?;
         Some(TextTree::Text(TextNode::from_template(template)))
     }
 
-    fn json_html(&mut self, (span, text): &Text) -> Option<TextTree> {
-        let template = self.template_at(*span, text, Target::Html)?;
+    fn json_html(&mut self, part: &Text) -> Option<TextTree> {
+        let template = self.part(part, Target::Html)?;
         Some(TextTree::Text(TextNode::from_template(template)))
     }
 

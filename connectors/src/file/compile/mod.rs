@@ -49,6 +49,8 @@ pub(super) struct Compiler<'a> {
     pub(super) check: Check,
     /// The states of the connector, or none without a `state` block.
     states: Option<state::States>,
+    /// The file beside this one whose template is compiled, if it is one.
+    template_file: Option<String>,
 }
 
 impl<'a> Compiler<'a> {
@@ -59,7 +61,7 @@ impl<'a> Compiler<'a> {
         settings: &'a dyn SecretSource,
         check: Check,
     ) -> Self {
-        Self { source, findings, dir, settings, check, states: None }
+        Self { source, findings, dir, settings, check, states: None, template_file: None }
     }
 
     /// `None` when something essential is missing; findings say what.

@@ -182,7 +182,13 @@ impl Compiler<'_> {
         if let Some(near) = error.near() {
             message.push_str(&format!(", did you mean `{near}`?"));
         }
-        self.add(Finding::new(Code::Template, at, message));
+        let mut finding = Finding::new(Code::Template, at, message);
+        if let Some(file) = &self.template_file {
+            let before = named.and_then(|at| text.get(..at)).unwrap_or_default();
+            let line = before.matches('\n').count().saturating_add(1);
+            finding = finding.note(format!("in line {line} of {file}"));
+        }
+        self.add(finding);
     }
 
     // ----------------------------------------------------------------------------------------- //
@@ -273,9 +279,11 @@ impl Compiler<'_> {
 
     fn unresolved(&mut self, span: Span, error: &SecretError) {
         let SecretError::Missing { reference } = error else { return };
-        let code = match self.check {
-            Check::Live => Code::Unresolved,
-            Check::Offline => Code::UnresolvedHere,
+        let code = match (self.check, reference) {
+            (Check::Live, _) => Code::Unresolved,
+            (Check::Offline, Reference::Env { .. }) => Code::UnresolvedHere,
+            // Nobody has the secrets where a file is only checked.
+            (Check::Offline, Reference::Secret { .. }) => return,
         };
         let text = format!("`{reference}` has no value here");
         self.add(Finding::new(code, span, text).help("set it where the processor runs"));

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::value::Decimal;
 
@@ -251,4 +253,19 @@ fn the_deepest_accepted_tree_evaluates_on_a_small_stack() {
     let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
     let sum = i64::try_from(super::cel::DEPTH_MAX - 3).unwrap();
     assert_eq!(thread.join().unwrap(), Ok(Value::Int(sum)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_text_makes_it_panic(
+        text in "(event|state|meta|entered|has|size|true|null|in|\\.[a-z]|[-+*/%<>=!&|?:()\\[\\]{}.,\"' 0-9]){0,24}",
+    ) {
+        if let Ok(expr) = Expr::compile(&text) {
+            let event = event();
+            let outcome = expr.eval(&Scope { event: Some(&event), ..Scope::default() });
+            prop_assert!(outcome.is_ok() || outcome.is_err());
+        }
+    }
 }

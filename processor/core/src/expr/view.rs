@@ -5,7 +5,7 @@
 //! it unchanged: a number that would lose digits stays as it is and can be passed on and compared
 //! for equality, while computing with it is an error.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use cel::ExecutionError;
@@ -101,7 +101,9 @@ fn copied(value: &Value) -> Boxed<'static> {
             let pair = |(name, value): (&Arc<str>, &Value)| {
                 (CelMapKey::from(name.to_string()), copied(value))
             };
-            Box::new(CelMap::from(members.iter().map(pair).collect::<HashMap<_, _>>()))
+            let mut map = CelMap::default().into_inner();
+            map.extend(members.iter().map(pair));
+            Box::new(CelMap::from(map))
         }
     }
 }

@@ -1,0 +1,245 @@
+//! One effect as it is written, whatever its type.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::read::{Entries, Field, Later};
+use super::super::words::{Backoff, Millis, OneOrMany, PerTime, Window};
+use super::RawTree;
+
+/// One outside action.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Effect")]
+pub(crate) struct RawEffect {
+    /// Name of the effect: lower-case letters, digits and underscores.
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9_]{0,62}$"))]
+    pub(crate) id: Field<String>,
+    #[serde(rename = "type")]
+    pub(crate) kind: Field<RawEffectType>,
+    /// Expression; the effect is owed when it is true, and always when it is not set.
+    pub(crate) when: Option<Field<String>>,
+    /// Expressions; with scope, tenant and effect id they make the effect key.
+    pub(crate) key: Field<OneOrMany>,
+    /// Effects of the same event that must be done first.
+    pub(crate) after: Option<Field<Vec<Field<String>>>>,
+    /// Whether events older than the entity run it, too; `skip` unless set.
+    pub(crate) on_stale: Option<Field<RawStale>>,
+    /// For `http` and `billing`.
+    pub(crate) request: Option<Field<RawRequest>>,
+    /// For `email`: the recipient.
+    pub(crate) to: Option<Field<String>>,
+    /// For `email`: the sender, when `provider` does not have it.
+    pub(crate) from: Option<Field<String>>,
+    /// For `email`.
+    pub(crate) subject: Option<Field<String>>,
+    /// For `email`: a template of plain text.
+    pub(crate) text: Option<Field<String>>,
+    /// For `email`: a template of HTML.
+    pub(crate) html: Option<Field<String>>,
+    /// For `email`: a file with the template, `*.html.j2` or `*.txt.j2`.
+    pub(crate) template: Option<Field<String>>,
+    /// For `email`: who sends it.
+    pub(crate) provider: Option<Field<RawProvider>>,
+    /// For `ledger`: the row.
+    pub(crate) entry: Option<Field<RawEntry>>,
+    /// What the provider does with our key.
+    pub(crate) idempotency: Option<Field<RawIdempotency>>,
+    pub(crate) timeout: Option<Field<RawTimeout>>,
+    pub(crate) retry: Option<Field<RawRetry>>,
+    /// What follows when it cannot be known whether the provider acted; `hold` unless set.
+    pub(crate) on_unknown: Option<Field<RawUnknown>>,
+    /// What is kept of the answer: names and expressions over `response`.
+    pub(crate) record: Option<Field<Entries<String>>>,
+    pub(crate) limits: Option<Field<RawLimits>>,
+    #[schemars(skip)]
+    pub(crate) lookup: Option<Later>,
+    #[schemars(skip)]
+    pub(crate) compensate: Option<Later>,
+    #[schemars(skip)]
+    pub(crate) on_status: Option<Later>,
+    #[schemars(skip)]
+    pub(crate) event_type: Option<Later>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum RawEffectType {
+    Http,
+    Email,
+    Billing,
+    Ledger,
+    #[schemars(skip)]
+    Webhook,
+    #[schemars(skip)]
+    Llm,
+    #[schemars(skip)]
+    Publish,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum RawStale {
+    Skip,
+    Run,
+}
+
+/// The call.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Request")]
+pub(crate) struct RawRequest {
+    /// `POST` unless set.
+    pub(crate) method: Option<Field<RawMethod>>,
+    /// Template; scheme and host stand in the file, inserted values are percent-encoded.
+    pub(crate) url: Field<String>,
+    pub(crate) headers: Option<Field<Entries<String>>>,
+    pub(crate) auth: Option<Field<RawAuth>>,
+    /// JSON body; a text that is one `{{ expression }}` keeps its type.
+    pub(crate) json: Option<Field<RawTree>>,
+    /// Form body; maps become `a[b]=c`, lists `a[0]=b`.
+    pub(crate) form: Option<Field<RawTree>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[schemars(inline)]
+pub(crate) enum RawMethod {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// Credentials: one of the three, by reference.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Auth")]
+pub(crate) struct RawAuth {
+    /// `"${secret:name}"`.
+    pub(crate) bearer: Option<Field<String>>,
+    pub(crate) basic: Option<Field<RawBasic>>,
+    pub(crate) header: Option<Field<RawAuthHeader>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct RawBasic {
+    pub(crate) user: Field<String>,
+    pub(crate) password: Option<Field<String>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct RawAuthHeader {
+    pub(crate) name: Field<String>,
+    pub(crate) value: Field<String>,
+}
+
+/// Who sends mail.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Provider")]
+pub(crate) struct RawProvider {
+    pub(crate) kind: Field<RawProviderKind>,
+    /// The sender.
+    pub(crate) from: Option<Field<String>>,
+    /// For `smtp`: `smtp://host:25`, `smtps://host:465` or `smtp+starttls://host:587`.
+    pub(crate) server: Option<Field<String>>,
+    /// For `smtp`.
+    pub(crate) auth: Option<Field<RawAuth>>,
+    /// For `resend`: where its API is; its own address unless set.
+    pub(crate) url: Option<Field<String>>,
+    /// For `resend`.
+    pub(crate) token: Option<Field<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum RawProviderKind {
+    Smtp,
+    Resend,
+}
+
+/// A row of the usage ledger.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Entry")]
+pub(crate) struct RawEntry {
+    /// Expression.
+    pub(crate) account: Field<String>,
+    /// Template.
+    pub(crate) metric: Field<String>,
+    /// Expression; a number, kept exact.
+    pub(crate) quantity: Field<String>,
+    /// Expression; when it happened.
+    pub(crate) at: Option<Field<String>>,
+}
+
+/// What the provider does with our key.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Idempotency")]
+pub(crate) struct RawIdempotency {
+    /// The header that carries the effect key.
+    pub(crate) header: Option<Field<String>>,
+    /// How long the provider remembers a key; `none`: for ever.
+    pub(crate) window: Option<Field<Window>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Timeout")]
+pub(crate) struct RawTimeout {
+    /// `2s` unless set.
+    pub(crate) connect: Option<Field<Millis>>,
+    /// From the start to the end of the answer; `15s` unless set.
+    pub(crate) total: Option<Field<Millis>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Retry")]
+pub(crate) struct RawRetry {
+    /// The first one counts; 8 unless set.
+    pub(crate) attempts: Option<Field<u32>>,
+    /// Shortest and longest wait, doubling; `1s..10m` unless set.
+    pub(crate) backoff: Option<Field<Backoff>>,
+    /// No attempt starts later than this after the first; `20h` unless set.
+    pub(crate) max_elapsed: Option<Field<Millis>>,
+    #[schemars(skip)]
+    pub(crate) schedule: Option<Later>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawUnknown {
+    Hold,
+    RetrySameKey,
+    AssumeDone,
+    #[schemars(skip)]
+    Reconcile,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Limits")]
+pub(crate) struct RawLimits {
+    /// Calls in flight in one process; 16 unless set.
+    pub(crate) concurrency: Option<Field<u32>>,
+    /// Calls that may start in one process.
+    pub(crate) rate: Option<Field<PerTime>>,
+    #[schemars(skip)]
+    pub(crate) per_tenant: Option<Later>,
+    #[schemars(skip)]
+    pub(crate) per_endpoint: Option<Later>,
+    #[schemars(skip)]
+    pub(crate) in_flight_per_tenant: Option<Later>,
+}
