@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
+    clippy::disallowed_methods,
     clippy::print_stderr,
     reason = "a failed test should stop at once, and the measurement prints its result"
 )]

@@ -14,7 +14,7 @@ impl Fingerprint {
     /// Over `fields`; an absent field counts as null.
     pub fn of<'a>(fields: impl IntoIterator<Item = &'a Value>) -> Self {
         let hasher = Hasher::new("fingerprint");
-        Self(fields.into_iter().fold(hasher, |hasher, field| feed(hasher, field)).finish())
+        Self(fields.into_iter().fold(hasher, feed).finish())
     }
 }
 

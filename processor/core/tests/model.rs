@@ -4,7 +4,7 @@
 //! became durable, the end must be what a model of a few lines says, and the same as deciding one
 //! event at a time.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test should stop at once")]
+#![allow(clippy::unwrap_used, clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a failed test should stop at once")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

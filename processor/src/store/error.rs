@@ -66,20 +66,22 @@ impl StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(source: sqlx::Error) -> Self {
-        let code = match &source {
-            sqlx::Error::Database(error) => error.code().map(|code| code.into_owned()),
-            _ => None,
-        };
-        let Some(code) = code else {
+        let database = source.as_database_error().and_then(|error| error.code());
+        let Some(code) = database.map(std::borrow::Cow::into_owned) else {
             // Everything without an SQLSTATE is a broken, refused or timed-out connection, save for
             // rows that do not look as expected.
-            return match source {
+            let misfit = matches!(
+                source,
                 sqlx::Error::ColumnDecode { .. }
-                | sqlx::Error::ColumnNotFound(_)
-                | sqlx::Error::TypeNotFound { .. }
-                | sqlx::Error::Decode(_)
-                | sqlx::Error::Encode(_) => Self::Refused { code: "client".to_owned(), source },
-                source => Self::Unavailable { code: "connection".to_owned(), source },
+                    | sqlx::Error::ColumnNotFound(_)
+                    | sqlx::Error::TypeNotFound { .. }
+                    | sqlx::Error::Decode(_)
+                    | sqlx::Error::Encode(_)
+            );
+            return if misfit {
+                Self::Refused { code: "client".to_owned(), source }
+            } else {
+                Self::Unavailable { code: "connection".to_owned(), source }
             };
         };
         match Self::class(&code) {

@@ -3,13 +3,15 @@
 //! Reads and writes plain values of the core. Knows nothing of Kafka, of providers or of workers;
 //! whoever calls decides what a transaction holds. Losing a race is a value, not an error.
 //!
-//! - [`connection`]: dedicated connections; sessions that begin and commit without being cancelled
-//! - [`batch`]: what the batch transaction loads and writes
-//! - [`claim`], [`settle`]: the effect ledger
-//! - [`lease`]: worker rows
-//! - [`progress`]: positions
-//! - [`sweep`]: claims of the dead, blocked effects, retention
-//! - [`admin`]: what people ask and change
+//! - [`connection`] – dedicated connections; sessions whose BEGIN and COMMIT are never cut short
+//! - [`batch`] – what the batch transaction loads and writes
+//! - [`claim`], [`settle`] – the effect ledger
+//! - [`lease`] – worker rows
+//! - [`progress`] – positions
+//! - [`sweep`] – claims of the dead, blocked effects, retention
+//! - [`admin`] – what people ask and change
+
+#![allow(clippy::as_conversions, reason = "sqlx reads `as` in a query macro as the name of a type")]
 
 pub mod admin;
 pub mod batch;

@@ -245,8 +245,8 @@ impl ConnectorMetrics {
         self.families.rebalances.with([&self.name, kind.as_str()]).add(1);
     }
 
-    pub fn committed(&self, result: CommitResult) {
-        self.families.offset_commits.with([&self.name, result.as_str()]).add(1);
+    pub fn committed(&self, result: CommitResult, times: u64) {
+        self.families.offset_commits.with([&self.name, result.as_str()]).add(times);
     }
 
     pub fn kafka_fatal_error(&self) {

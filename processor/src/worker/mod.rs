@@ -3,15 +3,15 @@
 //! One [`Process`], with a worker for each connector. A worker's pipeline is one loop, fed by one closed enum; every other part owns
 //! one connection and does one thing:
 //!
-//! - [`pipeline`]: takes records, spreads them over writers, tracks offsets, drains partitions
-//! - [`item`]: decodes and identifies a record
-//! - [`writer`]: the batch transaction
-//! - [`call`], [`lane`]: one call of a provider; slots, rates and halts of one effect
-//! - [`settler`]: outcomes on record, next effects claimed
-//! - [`sweeper`]: due effects, claims of the dead, own lost claims, retention
-//! - [`start`], [`keeper`], [`waiting`]: where partitions begin, how far they are, what they wait for
-//! - [`lease`], [`claims`]: the right to send
-//! - [`late`], [`headers`]: requests rendered from results; headers as bytes
+//! - [`pipeline`] – takes records, spreads them over writers, tracks offsets, drains partitions
+//! - [`item`] – decodes and identifies a record
+//! - [`writer`] – the batch transaction
+//! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
+//! - [`settler`] – outcomes on record, next effects claimed
+//! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
+//! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
+//! - [`lease`], [`claims`] – the right to send
+//! - [`late`], [`headers`] – requests rendered from results; headers as bytes
 
 mod call;
 mod claims;

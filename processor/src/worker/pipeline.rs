@@ -25,12 +25,12 @@ use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
 use crate::kafka::{
-    Assigned, AssignmentId, ConsumerHandle, DrainAnswer, Event, Events, RecordBatch, RevokeCause,
-    Revoked, StopMode, TroubleKind,
+    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, DrainAnswer, Event, Events, RecordBatch,
+    RevokeCause, Revoked, StopMode, TroubleKind,
 };
 use crate::store::progress::Raise;
 use crate::task;
-use crate::telemetry::{RebalanceKind, Stage};
+use crate::telemetry::{CommitResult, RebalanceKind, Stage};
 
 /// Records in one batch transaction.
 pub(super) const BATCH_RECORDS_MAX: usize = 1_000;
@@ -45,6 +45,12 @@ const KEEP_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Open effects asked for at a time.
 const ASK_MAX: usize = 5_000;
+/// Longest time without a poll, beyond a drain, before the consumer counts as stuck and the process
+/// is better ended.
+const SILENT_MAX: Duration = Duration::from_secs(30);
+/// Longest time, beyond `offset_wait`, in which unfinished records may leave every position where it
+/// is, before the process says that it is of no use.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// One partition under one assignment.
 struct Partition {
@@ -96,6 +102,8 @@ pub(super) struct Pipeline {
     keeping: bool,
     asked_last: Moment,
     stopped: HashMap<AssignmentId, String>,
+    counted: ConsumerCounts,
+    moved_last: Moment,
 }
 
 /// The ends of the parts that a pipeline talks to.
@@ -145,6 +153,8 @@ impl Pipeline {
             keeping: false,
             asked_last: clock::now(),
             stopped: HashMap::new(),
+            counted: ConsumerCounts::default(),
+            moved_last: clock::now(),
         }
     }
 
@@ -177,11 +187,35 @@ impl Pipeline {
                 }
             }
             tick.tick();
+            if self.handle.silent_for() > SILENT_MAX.saturating_add(self.shared.timing.drain) {
+                let cause = "the consumer has not polled for too long".to_owned();
+                self.health.fatal(format!("{name}: {cause}"));
+                fatal = Some(cause);
+                break;
+            }
             self.dispatch();
             self.finish_drains();
         }
         self.health.group(&name, false);
+        self.give_back();
         fatal.map_or(Closed::Clean, Closed::Fatal)
+    }
+
+    /// Claims that were made for us and never taken up go back.
+    fn give_back(&mut self) {
+        self.messages.close();
+        while let Ok(message) = self.messages.try_recv() {
+            let claimed = match message {
+                Message::Claimed(claimed) => claimed,
+                Message::Written { report, .. } => report.claimed,
+                Message::Started(_) | Message::LetGo(_) | Message::Kept(_) => continue,
+            };
+            for held in claimed {
+                let unsent = Ended { held, how: How::Unsent, took: Duration::ZERO };
+                // Without a settler the claims are found by their lease.
+                drop(self.ended.send(unsent));
+            }
+        }
     }
 
     // ----------------------------------------------------------------------------------------- //
@@ -347,7 +381,20 @@ impl Pipeline {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         self.shared.metrics.partitions_assigned(count(self.partitions.len()));
         self.shared.metrics.partitions_stopped(count(self.stopped.len()));
-        self.health.stuck(&self.shared.connector.name, self.stopped.values().next().cloned());
+        let stopped = self.stopped.values().next().cloned();
+        self.health.stuck(&self.shared.connector.name, stopped.or_else(|| self.stuck()));
+    }
+
+    /// Why positions do not move although there is something to finish.
+    fn stuck(&self) -> Option<String> {
+        let wait = match self.shared.connector.failure.offset_wait {
+            OffsetWait::Millis(ms) => Duration::from_millis(ms),
+            OffsetWait::Forever => STUCK_AFTER.saturating_mul(5),
+        };
+        let unfinished = self.partitions.values().any(|one| one.tracker.unfinished() > 0);
+        let still = clock::since(self.moved_last);
+        (unfinished && still > wait.saturating_add(STUCK_AFTER))
+            .then(|| format!("no position has moved for {} s", still.as_secs()))
     }
 
     fn written(&mut self, report: Report) {
@@ -447,6 +494,7 @@ impl Pipeline {
 
     fn kept(&mut self, positions: Positions) {
         self.keeping = false;
+        self.moved_last = clock::now();
         for (assignment, raise) in positions {
             if let Some(partition) = self.partitions.get_mut(&assignment) {
                 partition.kept = raise.position;
@@ -455,10 +503,23 @@ impl Pipeline {
         }
     }
 
-    fn show_flow(&self) {
-        let metrics = &self.shared.metrics;
+    fn show_flow(&mut self) {
         let uncommitted: usize =
             self.partitions.values().map(|partition| partition.tracker.unfinished()).sum();
+        if uncommitted == 0 {
+            self.moved_last = clock::now();
+        }
+        self.show_partitions();
+        let metrics = &self.shared.metrics;
+        let counts = self.handle.counts();
+        for (result, now, before) in [
+            (CommitResult::Ok, counts.commits_done, self.counted.commits_done),
+            (CommitResult::Rebalancing, counts.commits_refused, self.counted.commits_refused),
+            (CommitResult::Error, counts.commits_failed, self.counted.commits_failed),
+        ] {
+            metrics.committed(result, now.saturating_sub(before));
+        }
+        self.counted = counts;
         metrics.uncommitted(u64::try_from(uncommitted).unwrap_or(u64::MAX));
         for offsets in self.handle.offsets() {
             let position = self

@@ -74,7 +74,7 @@ impl Process {
                 stop: stopped.clone(),
             };
             let work = task::spawn("connector", &self.metrics, run(parts));
-            running.spawn(async move { work.await });
+            running.spawn(work);
         }
         let mut asked = self.stop.clone();
         let mut failure = None;

@@ -102,7 +102,10 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         process_metrics: parts.metrics.clone(),
         adopt: Notify::new(),
     });
-    let settings = consumer(&parts, client);
+    let mut settings = consumer(&parts, client);
+    if admin.is_mock_broker().await.unwrap_or(false) {
+        settings = settings.for_mock_broker();
+    }
     let consumer = ConsumerHandle::spawn(&settings).map_err(kafka_error)?;
     let ends = start_parts(&parts, &shared, admin, &session);
     let (lease, health) = (parts.lease.clone(), parts.health.clone());

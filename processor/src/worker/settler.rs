@@ -339,10 +339,7 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
 }
 
 fn stored(result: &Value) -> Option<Vec<u8>> {
-    match result {
-        Value::Null => None,
-        result => Some(json::to_text(result).into_bytes()),
-    }
+    (*result != Value::Null).then(|| json::to_text(result).into_bytes())
 }
 
 fn count(shared: &Shared, prepared: &Prepared) {
