@@ -4,7 +4,13 @@
 //! became durable, the end must be what a model of a few lines says, and the same as deciding one
 //! event at a time.
 
-#![allow(clippy::unwrap_used, clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a failed test should stop at once")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a failed test should stop at once"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +88,11 @@ fn connector() -> Connector {
             key: expr("event.entity"),
             version: expr("event.version"),
             initial: "on".into(),
-            transitions: vec![Transition { from: vec!["on".into()], to: "on".into(), condition: None }],
+            transitions: vec![Transition {
+                from: vec!["on".into()],
+                to: "on".into(),
+                condition: None,
+            }],
             on_invalid: OnInvalid::Quarantine,
         }),
         effects: vec![
@@ -211,8 +221,11 @@ fn model(sent: &[Sent]) -> (Vec<Ending>, BTreeMap<u8, u8>) {
 
 fn deliveries() -> impl Strategy<Value = Vec<Sent>> {
     let content = prop_oneof![9 => Just(0_u8), 1 => Just(1_u8)];
-    let one = (0_u8..4, 0_u8..6, content)
-        .prop_map(|(entity, version, content)| Sent { entity, version, content });
+    let one = (0_u8..4, 0_u8..6, content).prop_map(|(entity, version, content)| Sent {
+        entity,
+        version,
+        content,
+    });
     prop::collection::vec(one, 1..60)
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::batch::{due, load_effects, load_open};
 use super::columns::{clean, key, uuids};
-use super::error::{Result, StoreError};
+use super::error::Result;
 
 /// Characters of a note, as the columns allow.
 const NOTE_CHARS_MAX: usize = 500;
@@ -174,11 +174,11 @@ pub async fn park_rejected(tx: &mut PgConnection, rejected: &[Key]) -> Result<()
 
 /// Looks at the order of lanes again, in a statement later than what settled them: blocked effects
 /// whose turn has come become due, those that never can run are skipped. The lanes are locked by the
-/// caller. Gives the skipped ones.
-pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<Key>> {
+/// caller.
+pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Woken> {
     let open = load_open(tx, lanes).await?;
     if !open.iter().any(|effect| effect.blocked) {
-        return Ok(Vec::new());
+        return Ok(Woken::default());
     }
     let mut named: Vec<Key> = open
         .iter()
@@ -195,23 +195,20 @@ pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<Key>> {
     let turns = awake(&open, &settled);
     let changed: Vec<_> = turns.iter().filter(|(_, turn)| **turn != Turn::Blocked).collect();
     if changed.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Woken::default());
     }
     let key_ = uuids(changed.iter().map(|(key, _)| *key));
     let skip: Vec<_> = changed.iter().map(|(_, turn)| **turn == Turn::Skip).collect();
     let rows = query_file!("src/store/sql/effect_wake.sql", &key_, &skip).fetch_all(tx).await?;
-    rows.into_iter()
-        .filter_map(|row| match Status::parse(&row.status) {
-            Some(Status::Skipped) => Some(Ok(key(row.key))),
-            Some(
-                Status::Waiting
-                | Status::Claimed
-                | Status::Unknown
-                | Status::Held
-                | Status::Done
-                | Status::Rejected,
-            ) => None,
-            None => Some(Err(StoreError::Corrupt { key: key(row.key), what: "unknown status" })),
-        })
-        .collect()
+    let skipped = rows.iter().filter(|row| row.status == Status::Skipped.as_str());
+    let skipped: Vec<Key> = skipped.map(|row| key(row.key)).collect();
+    Ok(Woken { due: rows.len() > skipped.len(), skipped })
+}
+
+/// What became of effects that waited for others.
+#[derive(Clone, Debug, Default)]
+pub struct Woken {
+    pub skipped: Vec<Key>,
+    /// Some are due now.
+    pub due: bool,
 }

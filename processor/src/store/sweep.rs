@@ -74,8 +74,10 @@ pub async fn take_over(tx: &mut PgConnection, takeovers: &[Takeover]) -> Result<
     Ok(rows.into_iter().map(|row| key(row.key)).collect())
 }
 
-/// Notes on the record of each orphan that its attempt's outcome is unknown.
-pub async fn record_deaths(tx: &mut PgConnection, orphans: &[Orphan]) -> Result<()> {
+/// Notes on the record of each orphan that was taken over that its attempt's outcome is unknown.
+pub async fn record_deaths(tx: &mut PgConnection, orphans: &[Orphan], taken: &[Key]) -> Result<()> {
+    let orphans: Vec<&Orphan> =
+        orphans.iter().filter(|orphan| taken.contains(&orphan.key)).collect();
     let effect: Vec<_> = orphans.iter().map(|orphan| uuid(orphan.key)).collect();
     let fence: Vec<_> = orphans.iter().map(|orphan| orphan.fence).collect();
     let worker: Vec<_> = orphans.iter().map(|orphan| orphan.worker).collect();
@@ -85,7 +87,7 @@ pub async fn record_deaths(tx: &mut PgConnection, orphans: &[Orphan]) -> Result<
     Ok(())
 }
 
-/// Lanes with effects that wait for others.
+/// Lanes with effects that wait although nothing is left to wait for.
 pub async fn blocked_lanes(
     connection: &mut PgConnection,
     connector_id: i32,

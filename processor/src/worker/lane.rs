@@ -52,8 +52,8 @@ impl Lane {
         }
     }
 
-    /// Takes up to `want` free slots, as far as the rate allows; gives how many. One slot at a time
-    /// while the lane is being tried again after a halt.
+    /// Takes up to `want` free slots, as far as the rate allows; gives how many. After a halt one
+    /// call at a time is tried, until one is answered as it should be.
     pub(super) fn reserve(&self, want: usize) -> usize {
         let mut state = self.state();
         if state.closed {
@@ -64,8 +64,7 @@ impl Lane {
             if clock::now() < until {
                 return 0;
             }
-            free = free.min(1);
-            state.halted_until = clock::now().checked_add(Duration::from_millis(HALT_MS));
+            free = free.min(1_u32.saturating_sub(state.in_use));
         }
         let want = u32::try_from(want).unwrap_or(u32::MAX).min(free);
         let taken = state.tokens.take(want);
@@ -79,9 +78,18 @@ impl Lane {
         state.in_use = state.in_use.saturating_add(u32::try_from(slots).unwrap_or(u32::MAX));
     }
 
+    /// Calls are over: their slots are free.
     pub(super) fn release(&self, slots: usize) {
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(u32::try_from(slots).unwrap_or(u32::MAX));
+    }
+
+    /// Slots were reserved and no call was made: the rate has them back as well.
+    pub(super) fn refund(&self, slots: usize) {
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
+        let mut state = self.state();
+        state.in_use = state.in_use.saturating_sub(slots);
+        state.tokens.give_back(slots);
     }
 
     /// Stops claiming until the configuration may have been mended.
@@ -144,5 +152,31 @@ impl Tokens {
         let taken = want.min(self.left);
         self.left = self.left.saturating_sub(taken);
         taken
+    }
+
+    fn give_back(&mut self, tokens: u32) {
+        let Some(rate) = self.rate else { return };
+        self.left = self.left.saturating_add(tokens).min(rate.calls);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_spent_by_calls_and_not_by_looking() {
+        let mut tokens = Tokens::full(Some(Rate { calls: 3, per_ms: 3_600_000 }));
+        assert_eq!(tokens.take(2), 2);
+        tokens.give_back(2);
+        assert_eq!(tokens.take(5), 3);
+        assert_eq!(tokens.take(1), 0);
+        tokens.give_back(50);
+        assert_eq!(tokens.take(50), 3, "never more than one period's calls");
+    }
+
+    #[test]
+    fn without_a_rate_nothing_is_counted() {
+        assert_eq!(Tokens::full(None).take(1_000_000), 1_000_000);
     }
 }

@@ -159,7 +159,8 @@ pub(super) async fn beat(
                 health.database_down(error.to_string());
                 tracing::warn!(error = %crate::worker::chain(&error), "heartbeat failed");
                 session.failed(&error).await;
-                interval.reset_after(timing.heartbeat.min(attempt).checked_div(4).unwrap_or_default());
+                interval
+                    .reset_after(timing.heartbeat.min(attempt).checked_div(4).unwrap_or_default());
             }
             Err(_elapsed) => {
                 lease.missed();

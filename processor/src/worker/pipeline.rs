@@ -25,8 +25,8 @@ use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
 use crate::kafka::{
-    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, DrainAnswer, Event, Events, RecordBatch,
-    RevokeCause, Revoked, StopMode, TroubleKind,
+    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, DrainAnswer, Event, Events,
+    RecordBatch, RevokeCause, Revoked, StopMode, TroubleKind,
 };
 use crate::store::progress::Raise;
 use crate::task;

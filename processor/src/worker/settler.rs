@@ -126,7 +126,11 @@ impl Settler {
             settle_owned(&mut tx, owner, &prepared, &mut report).await?;
         }
         if !lanes.is_empty() {
-            report.let_go.extend(settle::wake(&mut tx, &lanes).await?);
+            let woken = settle::wake(&mut tx, &lanes).await?;
+            report.let_go.extend(woken.skipped);
+            if woken.due {
+                shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
+            }
         }
         let slots = Slots::of(&shared);
         for (index, lane) in shared.lanes.iter().enumerate() {
@@ -240,7 +244,7 @@ impl<'a> Slots<'a> {
     fn used(&self, rule: usize, used: usize) {
         let reserved = self.map().insert(rule, used).unwrap_or(0);
         if let Some(lane) = self.shared.lane(rule) {
-            lane.release(reserved.saturating_sub(used));
+            lane.refund(reserved.saturating_sub(used));
         }
     }
 
@@ -253,7 +257,7 @@ impl Drop for Slots<'_> {
     fn drop(&mut self) {
         for (rule, slots) in std::mem::take(&mut *self.map()) {
             if let Some(lane) = self.shared.lane(rule) {
-                lane.release(slots);
+                lane.refund(slots);
             }
         }
     }

@@ -26,8 +26,10 @@ use crate::task::Stopped;
 
 /// How often due effects are looked for.
 const DUE_EVERY: Duration = Duration::from_millis(200);
-/// How often the dead and the blocked are looked for.
+/// How often the dead are looked for.
 const SLOW_EVERY: Duration = Duration::from_secs(1);
+/// How often blocked effects are looked for whose turn has come unseen.
+const BLOCKED_EVERY: Duration = Duration::from_secs(2);
 /// How often own claims are compared without any sign of loss.
 const ADOPT_EVERY: Duration = Duration::from_secs(10);
 /// How often retention removes a slice.
@@ -56,6 +58,7 @@ impl Sweeper {
         let tick = self.health.watch(name, Duration::from_secs(120));
         let mut due = clock::every(DUE_EVERY);
         let mut slow_last: Option<Moment> = None;
+        let mut blocked_last: Option<Moment> = None;
         let mut adopt_last: Option<Moment> = None;
         let mut retention_last: Option<Moment> = None;
         let mut stop = self.stop.clone();
@@ -77,6 +80,9 @@ impl Sweeper {
             }
             if swept.is_ok() && passed(&mut slow_last, SLOW_EVERY) {
                 swept = self.slow().await;
+            }
+            if swept.is_ok() && passed(&mut blocked_last, BLOCKED_EVERY) {
+                swept = self.wake_blocked().await;
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
                 swept = self.retention().await;
@@ -107,7 +113,7 @@ impl Sweeper {
             let making = self.claims.making().await;
             let claimed = self.claim_lane(index, &lane.name, free).await;
             let used = claimed.as_ref().map_or(0, Vec::len);
-            lane.release(free.saturating_sub(used));
+            lane.refund(free.saturating_sub(used));
             match claimed {
                 Ok(held) => {
                     lane.set_backlog(used == free);
@@ -179,8 +185,7 @@ impl Sweeper {
                 tracing::warn!(worker = %dead, "declared a worker dead");
             }
         }
-        self.take_over().await?;
-        self.wake_blocked().await
+        self.take_over().await
     }
 
     /// Claims of the dead become what their rules say of an unknown outcome.
@@ -220,7 +225,7 @@ impl Sweeper {
             });
         }
         let taken = sweep::take_over(&mut tx, &takeovers).await?;
-        sweep::record_deaths(&mut tx, &orphans).await?;
+        sweep::record_deaths(&mut tx, &orphans, &taken).await?;
         tx.commit().await?;
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
         let let_go = |takeover: &&Takeover| takeover.status != Status::Unknown.as_str();
@@ -229,7 +234,7 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Looks at the order of lanes again in which something waits for others.
+    /// Wakes what no settling could see: a predecessor in another lane, a person's word.
     async fn wake_blocked(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let connection = self.session.connection().await?;
@@ -240,10 +245,10 @@ impl Sweeper {
         lanes.sort_unstable();
         let mut tx = self.session.begin().await?;
         settle::lock_lanes(&mut tx, shared.lane_lock(), &lanes).await?;
-        let skipped = settle::wake(&mut tx, &lanes).await?;
+        let woken = settle::wake(&mut tx, &lanes).await?;
         tx.commit().await?;
         shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
-        drop(self.pipeline.send(Message::LetGo(skipped)));
+        drop(self.pipeline.send(Message::LetGo(woken.skipped)));
         Ok(())
     }
 

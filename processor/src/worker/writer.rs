@@ -450,7 +450,7 @@ impl Drop for Grants<'_> {
     fn drop(&mut self) {
         for (lane, slots) in self.lanes.iter().zip(&self.slots) {
             if let Some(lane) = lane {
-                lane.release(*slots);
+                lane.refund(*slots);
             }
         }
     }
