@@ -1,0 +1,212 @@
+//! Watches committed offsets and versions while a story runs: I3 and I4 at every look.
+//!
+//! The group's offsets are read first and the tables after them. What was durable when an offset was
+//! committed is durable later, so every violation seen is a true one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use oncely_rig::postgres::{Row, Wire};
+use tokio::task::JoinHandle;
+
+use super::{is_remembered, topic};
+use crate::ledger::{Fate, Ledger};
+use crate::wiring::Wiring;
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(150);
+/// Violations after which looking on tells nothing new.
+const WRONG_MAX: usize = 10;
+
+/// A running watch.
+#[derive(Debug)]
+pub struct Sampler {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Vec<String>>,
+}
+
+struct Watch {
+    brokers: String,
+    group: String,
+    topic: String,
+    /// Seconds that an open effect may hold an offset back.
+    offset_wait_s: f64,
+    database: (String, String),
+    ledger: Arc<Mutex<Ledger>>,
+    versions: BTreeMap<String, i64>,
+}
+
+/// What the tables say at one look.
+struct Tables {
+    positions: BTreeMap<i32, i64>,
+    remembered: BTreeSet<(i32, i64)>,
+    parked: BTreeSet<(i32, i64)>,
+    /// Where records lie of which an effect is open, young, and not behind a held one.
+    open: BTreeSet<(i32, i64)>,
+    versions: BTreeMap<String, i64>,
+}
+
+impl Sampler {
+    pub(crate) fn start(
+        brokers: &str,
+        wiring: &Wiring,
+        database: (String, String),
+        ledger: Arc<Mutex<Ledger>>,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut watch = Watch {
+            brokers: brokers.to_owned(),
+            group: wiring.group.clone(),
+            topic: wiring.topic.clone(),
+            offset_wait_s: seconds(wiring.offset_wait),
+            database,
+            ledger,
+            versions: BTreeMap::new(),
+        };
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut wrong = Vec::new();
+            while !stopped.load(Ordering::Relaxed) && wrong.len() < WRONG_MAX {
+                wrong.extend(watch.look().await.unwrap_or_default());
+                tokio::time::sleep(LOOK).await;
+            }
+            wrong
+        });
+        Self { stop, task }
+    }
+
+    /// Ends the watch; gives the violations that it saw.
+    pub(crate) async fn finish(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap()
+    }
+}
+
+impl Watch {
+    /// One look; `None` while the database or the broker cannot be asked.
+    async fn look(&mut self) -> Option<Vec<String>> {
+        let (brokers, group, name) = (self.brokers.clone(), self.group.clone(), self.topic.clone());
+        let asked = tokio::task::spawn_blocking(move || {
+            topic::committed_of(&topic::client(&brokers, &group), &name)
+        });
+        let committed = asked.await.ok()??;
+        let asked = tokio::time::timeout(Duration::from_secs(5), self.tables()).await;
+        let tables = asked.ok()??;
+        let mut wrong = Vec::new();
+        for (entity, version) in &tables.versions {
+            if self.versions.get(entity).is_some_and(|known| known > version) {
+                wrong.push(format!("I3: entity {entity} fell to version {version}"));
+            }
+        }
+        for (partition, offset) in &committed {
+            let position = tables.positions.get(partition).copied().unwrap_or(0);
+            if position < *offset {
+                wrong.push(format!(
+                    "I4: partition {partition} is committed at {offset}, its position is {position}"
+                ));
+            }
+        }
+        wrong.extend(self.unfinished(&committed, &tables));
+        self.versions = tables.versions;
+        Some(wrong)
+    }
+
+    /// Records below a committed offset that have no outcome or an open effect.
+    fn unfinished(&self, committed: &BTreeMap<i32, i64>, tables: &Tables) -> Vec<String> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let copies = ledger.copies();
+        let mut wrong = Vec::new();
+        for sent in ledger.sent.iter().filter(|sent| sent.topic == self.topic) {
+            let place = (sent.partition, sent.offset);
+            if committed.get(&sent.partition).is_none_or(|committed| *committed <= sent.offset) {
+                continue;
+            }
+            if matches!(sent.fate, Fate::Parked(_)) && !tables.parked.contains(&place) {
+                wrong.push(format!("I4: {place:?} is committed and not parked"));
+            }
+            if !is_remembered(sent.fate) {
+                continue;
+            }
+            let of_id = sent.id.as_deref().and_then(|id| copies.get(id)).into_iter().flatten();
+            let mut places = of_id.map(|copy| (copy.partition, copy.offset));
+            let Some(first) = places.find(|place| tables.remembered.contains(place)) else {
+                wrong.push(format!("I4: {place:?} ({:?}) is committed and not durable", sent.id));
+                continue;
+            };
+            if tables.open.contains(&first) {
+                wrong.push(format!("I4: {place:?} ({:?}) is committed, its effect open", sent.id));
+            }
+        }
+        wrong
+    }
+
+    async fn tables(&self) -> Option<Tables> {
+        let (address, name) = &self.database;
+        let mut wire = Wire::connect(address, "postgres", name).await.ok()?;
+        // One snapshot for all of it.
+        wire.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.ok()?;
+        let positions = wire
+            .run(&format!(
+                "SELECT partition, max(position) FROM oncely.progress
+                 WHERE group_name = '{}' AND topic = '{}' GROUP BY partition",
+                self.group, self.topic
+            ))
+            .await
+            .ok()?;
+        let remembered =
+            wire.run("SELECT first_partition, first_offset FROM oncely.inbox").await.ok()?;
+        let parked = wire
+            .run("SELECT record_partition, record_offset FROM oncely.parked WHERE effect IS NULL")
+            .await
+            .ok()?;
+        // A margin for the clock ticks between the program's own deadline and this look.
+        let wait_s = (self.offset_wait_s - 1.0).max(0.0);
+        let open = wire
+            .run(&format!(
+                "SELECT i.first_partition, i.first_offset FROM oncely.inbox i
+                 JOIN oncely.effect e ON e.key = ANY(i.effects)
+                 WHERE e.status IN ('waiting', 'claimed', 'unknown')
+                   AND i.first_seen_at > now() - interval '{wait_s} seconds'
+                   AND NOT EXISTS (SELECT FROM oncely.effect h
+                                   WHERE h.lane = e.lane AND h.status = 'held')"
+            ))
+            .await
+            .ok()?;
+        let versions = wire.run("SELECT key, version FROM oncely.entity").await.ok()?;
+        wire.run("COMMIT").await.ok()?;
+        let pairs = |rows: &[Row]| rows.iter().map(|row| (number(row, 0), number(row, 1))).collect();
+        Some(Tables {
+            positions: positions.iter().map(|row| (number(row, 0), number(row, 1))).collect(),
+            remembered: pairs(&remembered),
+            parked: pairs(&parked),
+            open: pairs(&open),
+            versions: versions
+                .iter()
+                .map(|row| (row[0].clone().unwrap(), number(row, 1)))
+                .collect(),
+        })
+    }
+}
+
+/// A column that holds a number.
+pub(super) fn number<T: std::str::FromStr>(row: &Row, column: usize) -> T
+where
+    T::Err: std::fmt::Debug,
+{
+    row[column].as_deref().unwrap().parse().unwrap()
+}
+
+/// A duration of a connector file, in seconds.
+fn seconds(text: &str) -> f64 {
+    let (digits, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(0));
+    let number: f64 = digits.parse().unwrap_or(f64::MAX / 1e6);
+    match unit {
+        "ms" => number / 1000.0,
+        "s" => number,
+        "m" => number * 60.0,
+        // `forever`
+        _ => 1e6,
+    }
+}

@@ -1,0 +1,50 @@
+//! One Kafka and one PostgreSQL for all stories of a test program; they end with it.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use oncely_rig::kafka::{Kafka, KafkaOptions};
+use oncely_rig::postgres::{Cluster, PostgresOptions};
+
+/// The broker that stories share. Each story has topics and a group of its own.
+pub fn kafka() -> &'static Kafka {
+    static KAFKA: OnceLock<Kafka> = OnceLock::new();
+    KAFKA.get_or_init(|| lasting(async { Kafka::start(&KafkaOptions::new(1)).await.unwrap() }))
+}
+
+/// The PostgreSQL that stories share. Each story has a database of its own.
+pub fn postgres() -> &'static Cluster {
+    static POSTGRES: OnceLock<Cluster> = OnceLock::new();
+    POSTGRES.get_or_init(|| lasting(async { Cluster::start(&options()).await.unwrap() }))
+}
+
+/// How the shared cluster is made, and the clusters of stories that break one.
+pub fn options() -> PostgresOptions {
+    PostgresOptions::quick().with("max_connections", "400")
+}
+
+/// The program under test: built with this crate from the same source file, so never stale.
+pub fn program() -> PathBuf {
+    let own = std::env::current_exe().expect("the test program has a path");
+    let dir = own.parent().and_then(|deps| deps.parent()).expect("cargo's layout");
+    let program = dir.join("oncely-under-test");
+    assert!(program.is_file(), "{} is missing: run the stories by cargo", program.display());
+    program
+}
+
+/// Makes something on a runtime that lasts as long as the program.
+fn lasting<T: Send>(making: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap();
+            let made = runtime.block_on(making);
+            std::mem::forget(runtime);
+            made
+        });
+        thread.join().unwrap()
+    })
+}

@@ -1,0 +1,211 @@
+//! The connector file that a story writes.
+
+use std::fmt::Write as _;
+
+/// An effect of the file: its id, where it arrives at the provider, and its YAML.
+#[derive(Clone, Debug)]
+pub struct EffectLines {
+    pub id: &'static str,
+    /// Beginning of the provider's endpoint; empty for rows of the usage ledger.
+    pub endpoint: &'static str,
+    /// `{provider}` and `{smtp}` stand for addresses.
+    yaml: String,
+}
+
+impl EffectLines {
+    /// Adds lines, without indentation.
+    #[must_use]
+    pub fn with(mut self, lines: &str) -> Self {
+        for line in lines.lines() {
+            writeln!(self.yaml, "    {line}").unwrap();
+        }
+        self
+    }
+
+    fn new(id: &'static str, endpoint: &'static str, yaml: &str) -> Self {
+        let blank = Self { id, endpoint, yaml: format!("  - id: {id}\n") };
+        blank.with(yaml)
+    }
+}
+
+/// A card is charged: form body, keyed, for 24 hours.
+pub fn charge() -> EffectLines {
+    EffectLines::new(
+        "charge",
+        "/v1/charges",
+        r#"type: billing
+when: entered("paid")
+key: event.data.invoice
+request:
+  url: "{provider}/v1/charges"
+  form: { amount: "{{ event.data.amount }}", currency: "{{ event.data.currency }}", description: "{{ event.data.invoice }}" }
+record: { charge_id: response.json.id }
+on_unknown: retry_same_key
+timeout: { connect: 1s, total: 5s }
+retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+    )
+}
+
+/// A mail by an API that knows keys.
+pub fn receipt() -> EffectLines {
+    EffectLines::new(
+        "receipt",
+        "/emails",
+        r#"type: email
+when: entered("paid")
+key: event.data.invoice
+to: "{{ event.data.email }}"
+subject: "Receipt {{ event.data.invoice }}"
+text: "Thank you."
+provider: { kind: resend, url: "{provider}", from: billing@example.com, token: "${env:STORY_TOKEN}" }
+on_unknown: retry_same_key
+timeout: { connect: 1s, total: 5s }
+retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+    )
+}
+
+/// A mail by SMTP, which knows no keys.
+pub fn letter() -> EffectLines {
+    EffectLines::new(
+        "letter",
+        "smtp",
+        r#"type: email
+when: entered("paid")
+key: event.data.invoice
+to: "{{ event.data.email }}"
+subject: "Letter {{ event.data.invoice }}"
+text: "Thank you."
+provider: { kind: smtp, server: "smtp://{smtp}", from: billing@example.com }
+on_unknown: hold
+timeout: { connect: 1s, total: 5s }
+retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+    )
+}
+
+/// A call that is keyed, in JSON.
+pub fn hook() -> EffectLines {
+    EffectLines::new(
+        "hook",
+        "/keyed/hooks",
+        r#"type: http
+key: event.id
+request:
+  method: POST
+  url: "{provider}/keyed/hooks"
+  json: { event: "{{ event.id }}", cents: "{{ event.data.amount }}" }
+idempotency: { header: Idempotency-Key, window: 24h }
+on_unknown: retry_same_key
+timeout: { connect: 1s, total: 5s }
+retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+    )
+}
+
+/// A call that cannot be repeated and cannot be asked for.
+pub fn note() -> EffectLines {
+    EffectLines::new(
+        "note",
+        "/plain/notes",
+        r#"type: http
+when: entered("paid")
+key: event.data.invoice
+request:
+  method: POST
+  url: "{provider}/plain/notes"
+  json: { reference: "{{ event.data.invoice }}" }
+on_unknown: hold
+timeout: { connect: 1s, total: 5s }
+retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+    )
+}
+
+/// A line of the usage ledger.
+pub fn usage() -> EffectLines {
+    EffectLines::new(
+        "usage",
+        "",
+        r#"type: ledger
+on_stale: run
+key: event.id
+entry: { account: event.account, metric: "events", quantity: event.data.amount }"#,
+    )
+}
+
+/// One connector file about invoices.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    pub name: String,
+    pub topic: String,
+    pub group: String,
+    pub start: &'static str,
+    pub protocol: &'static str,
+    pub decode: &'static str,
+    pub matches: &'static str,
+    pub identity: &'static str,
+    /// Where the invoice stands in an event.
+    pub state_key: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub offset_wait: &'static str,
+    pub effects: Vec<EffectLines>,
+}
+
+impl Wiring {
+    /// Invoices of one topic, without effects.
+    pub fn invoices(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            topic: name.to_owned(),
+            group: format!("oncely.{name}"),
+            start: "earliest",
+            protocol: "classic",
+            decode: "{ format: json }",
+            matches: r#"event.type in ["invoice.paid", "invoice.past_due"]"#,
+            identity: "{ tenant: event.account, id: event.id, \
+                       fingerprint: [event.type, event.data.amount, event.data.currency] }",
+            state_key: "event.data.invoice",
+            version: "event.version",
+            kind: "event.type",
+            offset_wait: "60s",
+            effects: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn effects(mut self, effects: impl IntoIterator<Item = EffectLines>) -> Self {
+        self.effects = effects.into_iter().collect();
+        self
+    }
+
+    /// The file, with the addresses of the provider as workers reach it.
+    pub fn yaml(&self, provider: &str, smtp: &str) -> String {
+        let Self { name, topic, group, start, protocol, decode, matches, .. } = self;
+        let Self { identity, state_key, version, kind, offset_wait, .. } = self;
+        let mut text = format!(
+            r#"version: 1
+connector: {name}
+owner: stories
+source: {{ topics: [{topic}], group: {group}, start: {start}, protocol: {protocol} }}
+decode: {decode}
+match: '{matches}'
+identity: {identity}
+state:
+  entity: invoice
+  key: {state_key}
+  version: {{ from: {version} }}
+  initial: open
+  transitions:
+    - {{ from: open, to: past_due, if: '{kind} == "invoice.past_due"' }}
+    - {{ from: [open, past_due], to: paid, if: '{kind} == "invoice.paid"' }}
+failure: {{ offset_wait: {offset_wait} }}
+retention: {{ dedupe: 30d }}
+"#
+        );
+        if !self.effects.is_empty() {
+            text.push_str("effects:\n");
+        }
+        for effect in &self.effects {
+            text.push_str(&effect.yaml.replace("{provider}", provider).replace("{smtp}", smtp));
+        }
+        text
+    }
+}

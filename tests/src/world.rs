@@ -1,0 +1,143 @@
+//! One story: a topic, a database, a provider, worker processes, and a network that can fail.
+//!
+//! Everything that a worker talks to lies behind a proxy of the story's own; the checker goes past it.
+//! Waits are for states, bounded, and say what was there instead. A story that fails shows the
+//! workers' logs and the tables.
+
+mod command;
+mod dump;
+mod look;
+mod plan;
+mod process;
+mod produce;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use oncely_rig::kafka::Kafka;
+use oncely_rig::places::Scratch;
+use oncely_rig::postgres::Cluster;
+use oncely_rig::provider::Provider;
+use oncely_rig::proxy::Proxy;
+
+pub use command::Said;
+pub use plan::Plan;
+pub use process::Worker;
+
+use crate::checker::Sampler;
+use crate::ledger::Ledger;
+use crate::wiring::Wiring;
+
+/// Longest wait for a state of a story; machines under load are slow, and a wait ends early.
+pub const BOUND: Duration = Duration::from_secs(45);
+
+/// A running story.
+pub struct World {
+    pub name: String,
+    pub wiring: Wiring,
+    pub provider: Provider,
+    /// Between workers and the provider.
+    pub provider_proxy: Proxy,
+    /// Between workers and the provider's mail server.
+    pub smtp_proxy: Proxy,
+    /// Between workers and PostgreSQL.
+    pub database_proxy: Proxy,
+    pub workers: Vec<Worker>,
+    plan: Plan,
+    kafka: KafkaOf,
+    cluster: ClusterOf,
+    producer: produce::Producer,
+    ledger: Arc<Mutex<Ledger>>,
+    sampler: Option<Sampler>,
+    // After all that writes there.
+    scratch: Scratch,
+}
+
+/// The shared broker, or one of the story's own.
+enum KafkaOf {
+    Shared(&'static Kafka),
+    Own(Box<Kafka>),
+}
+
+enum ClusterOf {
+    Shared(&'static Cluster),
+    Own(Box<Cluster>),
+}
+
+impl World {
+    /// A story with this connector file; see [`Plan`] for what else can be chosen.
+    pub fn plan(wiring: Wiring) -> Plan {
+        Plan::new(wiring)
+    }
+
+    pub fn kafka(&self) -> &Kafka {
+        match &self.kafka {
+            KafkaOf::Shared(kafka) => kafka,
+            KafkaOf::Own(kafka) => kafka,
+        }
+    }
+
+    pub fn postgres(&self) -> &Cluster {
+        match &self.cluster {
+            ClusterOf::Shared(cluster) => cluster,
+            ClusterOf::Own(cluster) => cluster,
+        }
+    }
+
+    /// The cluster that [`Plan::own_postgres`] asked for, to be broken.
+    pub fn own_postgres(&mut self) -> &mut Cluster {
+        match &mut self.cluster {
+            ClusterOf::Own(cluster) => cluster,
+            ClusterOf::Shared(_) => panic!("the shared PostgreSQL is not to be broken"),
+        }
+    }
+
+    pub fn own_kafka(&mut self) -> &mut Kafka {
+        match &mut self.kafka {
+            KafkaOf::Own(kafka) => kafka,
+            KafkaOf::Shared(_) => panic!("the shared Kafka is not to be broken"),
+        }
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.wiring.topic
+    }
+
+    pub fn group(&self) -> &str {
+        &self.wiring.group
+    }
+
+    /// Where the story's files are.
+    pub fn dir(&self) -> PathBuf {
+        self.scratch.path().to_path_buf()
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of an invoice: of fixed length, so that none is part of another.
+    pub fn invoice(number: usize) -> String {
+        format!("inv{number:05}")
+    }
+
+    /// Ends the watch over committed offsets, for stories that do to a topic what ends its history.
+    pub async fn stop_sampling(&mut self) {
+        if let Some(sampler) = self.sampler.take() {
+            sampler.finish().await;
+        }
+    }
+
+    pub(crate) fn take_sampler(&mut self) -> Option<Sampler> {
+        self.sampler.take()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.dump());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The program's command line, as an operator uses it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::World;
+use crate::servers;
+
+/// Longest run of a command.
+const COMMAND: Duration = Duration::from_secs(30);
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    pub ok: bool,
+    pub code: Option<i32>,
+    /// What it answered with `--output json`; null when that was no JSON.
+    pub json: Value,
+    pub errors: String,
+}
+
+impl World {
+    /// Runs a command that changes nothing that is audited.
+    pub async fn oncely(&self, args: &[&str]) -> Said {
+        let mut command = tokio::process::Command::new(servers::program());
+        command.args(args).args(["--output", "json"]).envs(self.environment());
+        command.stdin(std::process::Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(COMMAND, command.output())
+            .await
+            .unwrap_or_else(|_| panic!("oncely {args:?} does not end"))
+            .unwrap();
+        Said {
+            ok: output.status.success(),
+            code: output.status.code(),
+            json: serde_json::from_slice(&output.stdout).unwrap_or_default(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs a command by which a person overrides something: it must leave an audit row.
+    pub async fn overrides(&self, args: &[&str]) -> Said {
+        let all: Vec<&str> = args.iter().copied().chain(["--yes", "--reason", "story"]).collect();
+        let said = self.oncely(&all).await;
+        assert!(said.ok, "{all:?}: {said:?}");
+        self.ledger().overrides += 1;
+        said
+    }
+}

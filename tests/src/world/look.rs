@@ -1,0 +1,140 @@
+//! Looks at a story from outside: tables by plain SQL, committed offsets, and waits for states.
+
+use std::time::Duration;
+
+use oncely_rig::postgres::{Row, Wire};
+use tokio::time::Instant;
+
+use super::{BOUND, World};
+use crate::checker;
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(40);
+
+/// Effects that something will still be done about without anybody's help.
+pub(crate) const OPEN: &str = "SELECT e.key, e.name, e.business_id, e.status, e.due_at, e.attempts
+    FROM oncely.effect e WHERE e.status IN ('waiting', 'claimed', 'unknown')
+    AND NOT (e.status = 'waiting' AND e.due_at IS NULL AND EXISTS (
+        SELECT FROM oncely.effect h WHERE h.lane = e.lane AND h.key <> e.key
+        AND h.status = 'held'))";
+
+impl World {
+    /// Rows of a statement, past any proxy.
+    pub async fn sql(&self, statement: &str) -> Vec<Row> {
+        let mut wire = self.wire().await;
+        wire.run(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"))
+    }
+
+    pub(crate) async fn wire(&self) -> Wire {
+        self.postgres().connect(&self.name).await.unwrap()
+    }
+
+    /// The number in the first row.
+    pub async fn count(&self, statement: &str) -> i64 {
+        let rows = self.sql(statement).await;
+        rows[0][0].as_deref().unwrap().parse().unwrap()
+    }
+
+    /// Effects in a state.
+    pub async fn effects_in(&self, status: &str) -> i64 {
+        self.count(&format!("SELECT count(*) FROM oncely.effect WHERE status = '{status}'")).await
+    }
+
+    /// Status of the effect that is owed for a mark; `None` when there is none.
+    pub async fn status_of(&self, effect: &str, mark: &str) -> Option<String> {
+        let rows = self
+            .sql(&format!(
+                "SELECT status FROM oncely.effect
+                 WHERE name = '{effect}' AND business_id LIKE '%{mark}%'"
+            ))
+            .await;
+        assert!(rows.len() <= 1, "{effect} of {mark}: {rows:?}");
+        rows.into_iter().next().and_then(|row| row.into_iter().next().flatten())
+    }
+
+    /// The key that the provider gets for an effect.
+    pub async fn key_of(&self, effect: &str, mark: &str) -> String {
+        let rows = self
+            .sql(&format!(
+                "SELECT 'ef_' || replace(key::text, '-', '') FROM oncely.effect
+                 WHERE name = '{effect}' AND business_id LIKE '%{mark}%'"
+            ))
+            .await;
+        rows[0][0].clone().unwrap()
+    }
+
+    /// Offset that the group has committed for a partition.
+    pub async fn committed(&self, partition: i32) -> Option<i64> {
+        let committed = checker::committed(self.kafka(), self.group(), self.topic()).await;
+        committed.get(&partition).copied()
+    }
+
+    // ------------------------------------------------------------------------------------------
+
+    /// Waits until a check holds.
+    pub async fn until(&self, what: &str, check: impl AsyncFnMut() -> bool) {
+        self.until_within(what, BOUND, check).await;
+    }
+
+    pub async fn until_within(
+        &self,
+        what: &str,
+        bound: Duration,
+        mut check: impl AsyncFnMut() -> bool,
+    ) {
+        let start = Instant::now();
+        while !check().await {
+            assert!(start.elapsed() < bound, "waited {bound:?} for: {what}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until so many rows of a statement's count are there.
+    pub async fn until_count(&self, what: &str, statement: &str, wanted: i64) {
+        self.until(what, async || self.count(statement).await == wanted).await;
+    }
+
+    /// Waits until nothing is left to do: every record is below the group's position, in PostgreSQL
+    /// and in Kafka, and no effect is open.
+    pub async fn settled(&self) {
+        let start = Instant::now();
+        loop {
+            let Some(left) = self.left_to_do().await else { return };
+            assert!(start.elapsed() < BOUND, "not settled after {BOUND:?}: {left}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What keeps the story from being settled.
+    async fn left_to_do(&self) -> Option<String> {
+        let open = self.sql(OPEN).await;
+        if !open.is_empty() {
+            return Some(format!("{} open effects, first {:?}", open.len(), open[0]));
+        }
+        let topic = self.topic();
+        let positions = self
+            .sql(&format!(
+                "SELECT partition, position FROM oncely.progress
+                 WHERE group_name = '{}' AND topic = '{topic}' AND stopped IS NULL",
+                self.group()
+            ))
+            .await;
+        let ends = checker::ends(self.kafka(), topic).await;
+        let committed = checker::committed(self.kafka(), self.group(), topic).await;
+        for (partition, (low, high)) in ends {
+            if low == high {
+                continue;
+            }
+            let number = partition.to_string();
+            let of_partition = positions.iter().find(|row| row[0].as_deref() == Some(&number));
+            let position: Option<i64> = of_partition.map(|row| row[1].as_ref().unwrap().parse().unwrap());
+            let in_kafka = committed.get(&partition).copied();
+            if position != Some(high) || in_kafka != Some(high) {
+                return Some(format!(
+                    "partition {partition} ends at {high}, position {position:?}, committed {in_kafka:?}"
+                ));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,179 @@
+//! What a story is made from.
+
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use oncely_rig::kafka::{Kafka, KafkaOptions};
+use oncely_rig::places::Scratch;
+use oncely_rig::postgres::Cluster;
+use oncely_rig::provider::{Provider, ProviderOptions};
+use oncely_rig::proxy::Proxy;
+
+use super::produce::Producer;
+use super::{ClusterOf, KafkaOf, World};
+use crate::checker::Sampler;
+use crate::ledger::Ledger;
+use crate::servers;
+use crate::wiring::Wiring;
+
+/// Choices of a story; the defaults suit most.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) wiring: Wiring,
+    partitions: u32,
+    pub(super) lease_ms: u64,
+    pub(super) heartbeat_ms: u64,
+    pub(super) session_ms: u64,
+    pub(super) env: Vec<(String, String)>,
+    brokers: u16,
+    own_postgres: bool,
+    sampled: bool,
+}
+
+impl Plan {
+    pub(super) fn new(wiring: Wiring) -> Self {
+        Self {
+            wiring,
+            partitions: 2,
+            lease_ms: 3_000,
+            heartbeat_ms: 500,
+            session_ms: 3_000,
+            env: Vec::new(),
+            brokers: 0,
+            own_postgres: false,
+            sampled: true,
+        }
+    }
+
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// A lease so short that a death is found soon; heartbeats fit four times.
+    #[must_use]
+    pub fn lease_ms(mut self, lease_ms: u64) -> Self {
+        (self.lease_ms, self.heartbeat_ms) = (lease_ms, lease_ms / 4);
+        self
+    }
+
+    /// After so long the broker takes a silent member out of the group.
+    #[must_use]
+    pub fn session_ms(mut self, session_ms: u64) -> Self {
+        self.session_ms = session_ms;
+        self
+    }
+
+    /// A setting of every worker.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A Kafka of the story's own, to be broken.
+    #[must_use]
+    pub fn own_kafka(mut self, brokers: u16) -> Self {
+        self.brokers = brokers;
+        self
+    }
+
+    /// A PostgreSQL of the story's own, to be broken.
+    #[must_use]
+    pub fn own_postgres(mut self) -> Self {
+        self.own_postgres = true;
+        self
+    }
+
+    /// Without the watch over committed offsets, for stories that end a topic's history.
+    #[must_use]
+    pub fn unsampled(mut self) -> Self {
+        self.sampled = false;
+        self
+    }
+
+    /// Makes all of it; no worker runs yet.
+    pub async fn start(mut self) -> World {
+        let name = fresh(&self.wiring.name);
+        if self.wiring.topic == self.wiring.name {
+            self.wiring.topic.clone_from(&name);
+        }
+        self.wiring.group = format!("oncely.{name}");
+        let cluster = if self.own_postgres {
+            ClusterOf::Own(Box::new(Cluster::start(&servers::options()).await.unwrap()))
+        } else {
+            ClusterOf::Shared(servers::postgres())
+        };
+        let kafka = match self.brokers {
+            0 => KafkaOf::Shared(servers::kafka()),
+            brokers => {
+                KafkaOf::Own(Box::new(Kafka::start(&KafkaOptions::new(brokers)).await.unwrap()))
+            }
+        };
+        let (cluster_ref, kafka_ref) = (
+            match &cluster {
+                ClusterOf::Shared(cluster) => cluster,
+                ClusterOf::Own(cluster) => &**cluster,
+            },
+            match &kafka {
+                KafkaOf::Shared(kafka) => kafka,
+                KafkaOf::Own(kafka) => &**kafka,
+            },
+        );
+        cluster_ref.create_database(&name).await.unwrap();
+        kafka_ref.create_topic(&self.wiring.topic, self.partitions, &[]).await.unwrap();
+        let scratch = Scratch::new(None, &name).unwrap();
+        let mut options = ProviderOptions::new(scratch.path().join("provider.log"));
+        options.keep_bodies = true;
+        let provider = Provider::start(&options).await.unwrap();
+        let provider_proxy = Proxy::start(provider.http_addr().to_string()).await.unwrap();
+        let smtp_proxy = Proxy::start(provider.smtp_addr().to_string()).await.unwrap();
+        let database_proxy = Proxy::start(cluster_ref.address()).await.unwrap();
+        let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let producer = Producer::new(&kafka_ref.bootstrap());
+        let bootstrap = kafka_ref.bootstrap();
+        let sampler = self.sampled.then(|| {
+            let database = (cluster_ref.address(), name.clone());
+            Sampler::start(&bootstrap, &self.wiring, database, Arc::clone(&ledger))
+        });
+        let world = World {
+            name,
+            wiring: self.wiring.clone(),
+            provider,
+            provider_proxy,
+            smtp_proxy,
+            database_proxy,
+            workers: Vec::new(),
+            plan: self,
+            kafka,
+            cluster,
+            producer,
+            ledger,
+            sampler,
+            scratch,
+        };
+        world.write_wiring();
+        let said = world.oncely(&["migrate", "up"]).await;
+        assert!(said.ok, "{said:?}");
+        world
+    }
+}
+
+impl World {
+    /// Writes the connector file, as it is now.
+    pub fn write_wiring(&self) {
+        let dir = self.dir().join("connectors");
+        std::fs::create_dir_all(&dir).unwrap();
+        let provider = format!("http://{}", self.provider_proxy.addr());
+        let yaml = self.wiring.yaml(&provider, &self.smtp_proxy.addr().to_string());
+        std::fs::write(dir.join("story.yaml"), yaml).unwrap();
+    }
+}
+
+/// A name that no other story of this machine uses.
+fn fresh(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{prefix}-{}-{number}", std::process::id())
+}

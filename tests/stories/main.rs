@@ -1,0 +1,15 @@
+//! What must never happen, story by story, each on a topic and a database of its own.
+//!
+//! Names begin with the fault that a story is about. Every story ends with the invariants.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::disallowed_methods,
+    reason = "a failed test should stop at once"
+)]
+
+mod repeats;
