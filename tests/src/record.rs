@@ -68,7 +68,7 @@ impl Event {
 
     pub fn new(kind: &str, invoice: &str, version: i64) -> Self {
         Self {
-            id: format!("evt-{invoice}-{version}"),
+            id: format!("evt-{invoice}-{version:03}"),
             kind: kind.to_owned(),
             account: "acct_7".to_owned(),
             invoice: invoice.to_owned(),

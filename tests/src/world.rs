@@ -134,6 +134,12 @@ impl World {
     }
 }
 
+impl std::fmt::Debug for World {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("World").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {

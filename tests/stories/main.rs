@@ -12,4 +12,6 @@
     reason = "a failed test should stop at once"
 )]
 
+mod crashes;
+mod poison;
 mod repeats;
