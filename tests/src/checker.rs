@@ -29,7 +29,8 @@ use crate::world::World;
 const EFFECTS: &str = "SELECT key, status, attempts, settled_at, encode(result, 'hex')
     FROM oncely.effect ORDER BY key";
 /// First copies, and entities.
-const MEMORY: &str = "SELECT (SELECT count(*) FROM oncely.inbox), (SELECT count(*) FROM oncely.ledger),
+const MEMORY: &str =
+    "SELECT (SELECT count(*) FROM oncely.inbox), (SELECT count(*) FROM oncely.ledger),
     (SELECT coalesce(sum(version), 0) FROM oncely.entity)";
 
 impl World {

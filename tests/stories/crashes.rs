@@ -80,7 +80,12 @@ async fn w8_w9_killed_between_settle_and_commit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w1_to_w9_r1_killed_at_any_moment_under_load() {
-    let wiring = Wiring::invoices("kills").effects([charge(), receipt().with("after: [charge]"), note(), usage()]);
+    let wiring = Wiring::invoices("kills").effects([
+        charge(),
+        receipt().with("after: [charge]"),
+        note(),
+        usage(),
+    ]);
     let mut world = World::plan(wiring).partitions(3).lease_ms(LEASE_MS).start().await;
     world.provider.set_latency(Duration::from_millis(15));
     for _ in 0..3 {

@@ -32,10 +32,16 @@ async fn d1_to_d8_r29_poison_is_set_aside_and_the_rest_goes_on() {
         (Record::of(format!("\"{}\"", "x".repeat(20_000))), "too_large"),
         (Record::of(with(&|event| event["id"] = json!("evt-\u{0}"))), "bad_id"),
         (Record::of(with(&|event| event["id"] = json!(""))), "bad_id"),
-        (Record::of(with(&|event| drop(event.as_object_mut().unwrap().remove("id")))), "missing_id"),
+        (
+            Record::of(with(&|event| drop(event.as_object_mut().unwrap().remove("id")))),
+            "missing_id",
+        ),
         (Record::of(with(&|event| event["id"] = json!(null))), "missing_id"),
         (Record::of(with(&|event| event["account"] = json!({}))), "bad_tenant"),
-        (Record::of(with(&|event| event["version"] = json!(18_446_744_073_709_551_615_u64))), "bad_version"),
+        (
+            Record::of(with(&|event| event["version"] = json!(18_446_744_073_709_551_615_u64))),
+            "bad_version",
+        ),
         (Record::of(with(&|event| event["version"] = json!("seven"))), "bad_version"),
     ];
     let two_to_the_64 = with(&|event| event["version"] = json!(0))
@@ -74,12 +80,15 @@ async fn d1_to_d8_r29_poison_is_set_aside_and_the_rest_goes_on() {
         .await;
     assert_eq!(rows.len(), poison.len() + 1);
     for (row, (record, reason)) in rows.iter().skip(1).zip(&poison) {
-        let hex = |bytes: &Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex =
+            |bytes: &Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(row[0], record.value.as_ref().map(hex), "{reason}");
         assert_eq!(row[1], record.key.as_ref().map(hex), "{reason}");
         assert!(row[4].as_ref().is_some_and(|detail| !detail.is_empty()), "{reason} has a cause");
     }
-    let large = world.count("SELECT count(*) FROM oncely.ledger WHERE quantity = 18446744073709551616").await;
+    let large = world
+        .count("SELECT count(*) FROM oncely.ledger WHERE quantity = 18446744073709551616")
+        .await;
     assert_eq!(large, 1, "a large number stays exact");
     assert!(world.oncely(&["dlq", "list"]).await.ok);
     world.check_invariants().await;

@@ -128,6 +128,9 @@ async fn k17_r25_a_known_id_with_other_content_is_set_aside() {
     world.settled().await;
     let said = world.oncely(&["quarantine", "list"]).await;
     assert!(said.ok, "{said:?}");
-    assert_eq!(world.count("SELECT count(*) FROM oncely.parked WHERE kind = 'quarantine'").await, 15);
+    assert_eq!(
+        world.count("SELECT count(*) FROM oncely.parked WHERE kind = 'quarantine'").await,
+        15
+    );
     world.check_invariants().await;
 }

@@ -176,7 +176,8 @@ impl Watch {
             .ok()?;
         let versions = wire.run("SELECT key, version FROM oncely.entity").await.ok()?;
         wire.run("COMMIT").await.ok()?;
-        let pairs = |rows: &[Row]| rows.iter().map(|row| (number(row, 0), number(row, 1))).collect();
+        let pairs =
+            |rows: &[Row]| rows.iter().map(|row| (number(row, 0), number(row, 1))).collect();
         Some(Tables {
             positions: positions.iter().map(|row| (number(row, 0), number(row, 1))).collect(),
             remembered: pairs(&remembered),

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use oncely_rig::postgres::Row;
 use oncely_rig::provider::Log;
 
+use super::is_remembered;
 use super::provider::{self, Seen};
 use super::sampler::number;
-use super::is_remembered;
 use crate::ledger::{Ending, Fate, Ledger, Owed};
 use crate::wiring::Wiring;
 use crate::world::World;
@@ -205,9 +205,10 @@ impl Tables {
     fn versions(&self, ledger: &Ledger) -> Vec<String> {
         let mut wrong = Vec::new();
         for (entity, highest) in ledger.highest() {
-            let of_entity = ledger.sent.iter().filter(|sent| {
-                sent.entity.as_ref().is_some_and(|(name, _)| name == entity)
-            });
+            let of_entity = ledger
+                .sent
+                .iter()
+                .filter(|sent| sent.entity.as_ref().is_some_and(|(name, _)| name == entity));
             let keys: BTreeSet<&String> = of_entity
                 .filter_map(|sent| self.inbox.get(&(sent.partition, sent.offset)))
                 .filter_map(|(_, key, _)| key.as_ref())

@@ -30,7 +30,10 @@ const TABLES: [(&str, &str); 6] = [
          FROM oncely.progress ORDER BY topic, partition",
     ),
     ("worker", "SELECT id, started_at, heartbeat_at, dead_at, ended_at FROM oncely.worker"),
-    ("attempt", "SELECT effect, at, outcome, status_code, evidence, note FROM oncely.attempt LIMIT 40"),
+    (
+        "attempt",
+        "SELECT effect, at, outcome, status_code, evidence, note FROM oncely.attempt LIMIT 40",
+    ),
 ];
 
 impl World {

@@ -127,7 +127,8 @@ impl World {
             }
             let number = partition.to_string();
             let of_partition = positions.iter().find(|row| row[0].as_deref() == Some(&number));
-            let position: Option<i64> = of_partition.map(|row| row[1].as_ref().unwrap().parse().unwrap());
+            let position: Option<i64> =
+                of_partition.map(|row| row[1].as_ref().unwrap().parse().unwrap());
             let in_kafka = committed.get(&partition).copied();
             if position != Some(high) || in_kafka != Some(high) {
                 return Some(format!(

@@ -1,7 +1,7 @@
 //! What a story is made from.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use oncely_rig::kafka::{Kafka, KafkaOptions};
 use oncely_rig::places::Scratch;
