@@ -68,6 +68,9 @@ impl Run {
             tracing::warn!(file, line, text = warning.message, "connector file");
         }
         let health = Health::new();
+        for one in &compiled {
+            health.group(&one.connector.name, false);
+        }
         let (stop, stopped) = watch::channel(false);
         let listener = TcpListener::bind(settings.http_listen).await.map_err(|error| {
             let address = settings.http_listen;
@@ -118,11 +121,14 @@ impl Run {
         let mut said = None;
         loop {
             let missing = match self.missing(context).await {
-                Ok(0) => {
-                    health.schema_current(true);
-                    return Ok(Schema::Current);
+                Ok(count) => {
+                    health.database_up();
+                    health.schema_current(count == 0);
+                    if count == 0 {
+                        return Ok(Schema::Current);
+                    }
+                    format!("{count} migrations are missing: run oncely migrate up")
                 }
-                Ok(count) => format!("{count} migrations are missing: run oncely migrate up"),
                 Err(error) if error.exit() == super::exit::Exit::Unavailable => {
                     health.database_down(print::chain(&error));
                     print::chain(&error)

@@ -6,6 +6,9 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::text::word_of;
 
+/// The database's notices are news to nobody.
+const FILTER: &str = "info,sqlx=warn";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// As tracing-subscriber reads it: `info`, or `oncely=debug,warn`.
@@ -31,7 +34,7 @@ impl Log {
             Some(_) | None => LogFormat::Json,
         };
         let shown = word_of(environment, "ONCELY_LOG_BUSINESS_ID", ["hash", "plain"])?;
-        let filter = environment.get("ONCELY_LOG")?.unwrap_or_else(|| "info".to_owned());
+        let filter = environment.get("ONCELY_LOG")?.unwrap_or_else(|| FILTER.to_owned());
         Ok(Self { filter, format, plain_business_ids: shown == Some("plain") })
     }
 }

@@ -43,7 +43,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_WRITERS", "2", "batch transactions side by side, 1 to 16"),
     ("ONCELY_EGRESS_ALLOW", "", "hosts that events may name although they are not public"),
     ("ONCELY_HTTP_LISTEN", "0.0.0.0:9090", "metrics and health"),
-    ("ONCELY_LOG", "info", "level, or target=level after commas"),
+    ("ONCELY_LOG", "info,sqlx=warn", "level, or target=level after commas"),
     ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
     ("ONCELY_LOG_BUSINESS_ID", "hash", "hash or plain"),
     ("ONCELY_ACTOR", "the user's name", "who stands in audit rows"),

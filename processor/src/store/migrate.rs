@@ -3,6 +3,9 @@
 use sqlx::PgConnection;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
+/// The SQLSTATE of a database without our schema.
+const UNDEFINED_TABLE: &str = "42P01";
+
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 
 fn migrator() -> Migrator {
@@ -28,17 +31,22 @@ pub async fn up(connection: &mut PgConnection) -> Result<(), MigrateError> {
     migrator().run(connection).await
 }
 
-/// What is applied and what is missing.
+/// What is applied and what is missing. Only reads, so that a role without the right to change the
+/// schema can ask.
 ///
 /// # Errors
 /// When the database cannot be asked.
 pub async fn status(connection: &mut PgConnection) -> Result<Vec<Step>, MigrateError> {
     let migrator = migrator();
-    for schema in migrator.create_schemas.iter() {
-        connection.create_schema_if_not_exists(schema).await?;
-    }
-    connection.ensure_migrations_table(&migrator.table_name).await?;
-    let applied = connection.list_applied_migrations(&migrator.table_name).await?;
+    let applied = match connection.list_applied_migrations(&migrator.table_name).await {
+        Ok(applied) => applied,
+        Err(MigrateError::Execute(sqlx::Error::Database(error)))
+            if error.code().as_deref() == Some(UNDEFINED_TABLE) =>
+        {
+            Vec::new()
+        }
+        Err(error) => return Err(error),
+    };
     let is_applied = |version| applied.iter().any(|applied| applied.version == version);
     Ok(migrator
         .iter()

@@ -105,11 +105,3 @@ labels! {
         Error => "error",
     }
 }
-
-labels! {
-    /// Connections of the database pool.
-    PoolState {
-        Idle => "idle",
-        InUse => "in_use",
-    }
-}

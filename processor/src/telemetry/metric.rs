@@ -16,7 +16,7 @@ pub enum Kind {
 /// Buckets, by what they measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buckets {
-    /// 1 ms to 10 s: stages and queries.
+    /// 1 ms to 10 s: stages.
     Stage,
     /// 10 ms to 120 s: calls of providers.
     Effect,
@@ -266,14 +266,6 @@ metrics! {
     TaskPanics => counter(
         "oncely_task_panics_total", &["task"],
         "Panics that were caught.",
-    ),
-    DbQuerySeconds => histogram(
-        "oncely_db_query_seconds", Buckets::Stage, &["query"],
-        "Time of database queries.",
-    ),
-    DbPoolConnections => gauge(
-        "oncely_db_pool_connections", &["state"],
-        "Connections of the pool.",
     ),
     ConnectorInfo => gauge(
         "oncely_connector_info", &["connector", "owner", "group"],

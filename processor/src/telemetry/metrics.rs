@@ -8,8 +8,7 @@ use prometheus::{Registry, TextEncoder};
 use oncely_core::effect::status::Status;
 
 use super::connector::{ConnectorMetrics, ConnectorShape};
-use super::family::{Count, Counters, Gauges, Histograms, Level, Seconds, TelemetryError};
-use super::label::PoolState;
+use super::family::{Count, Counters, Gauges, Histograms, TelemetryError};
 use super::metric::Metric;
 
 /// What `/metrics` shows. Cheap to clone; every clone is the same.
@@ -57,8 +56,6 @@ pub(super) struct Families {
     pub(super) workers_declared_dead: Counters<0>,
     pub(super) leases_lost: Counters<0>,
     pub(super) task_panics: Counters<1>,
-    pub(super) db_query_seconds: Histograms<1>,
-    pub(super) db_pool_connections: Gauges<1>,
     pub(super) connector_info: Gauges<3>,
     pub(super) build_info: Gauges<1>,
 }
@@ -88,15 +85,6 @@ impl Metrics {
         TextEncoder::new()
             .encode_to_string(&self.registry.gather())
             .map_err(|source| TelemetryError::Register { name: "(all)", source })
-    }
-
-    /// Time of one query, by the name of its file; a handle to keep.
-    pub fn query(&self, name: &'static str) -> Seconds {
-        self.families.db_query_seconds.seconds([name])
-    }
-
-    pub fn pool(&self, state: PoolState) -> Level {
-        self.families.db_pool_connections.with([state.as_str()])
     }
 
     pub fn workers_declared_dead(&self) -> Count {
@@ -202,8 +190,6 @@ impl Families {
             workers_declared_dead: Counters::register(registry, Metric::WorkersDeclaredDead)?,
             leases_lost: Counters::register(registry, Metric::LeasesLost)?,
             task_panics: Counters::register(registry, Metric::TaskPanics)?,
-            db_query_seconds: Histograms::register(registry, Metric::DbQuerySeconds)?,
-            db_pool_connections: Gauges::register(registry, Metric::DbPoolConnections)?,
             connector_info: Gauges::register(registry, Metric::ConnectorInfo)?,
             build_info: Gauges::register(registry, Metric::BuildInfo)?,
         })

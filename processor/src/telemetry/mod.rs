@@ -16,7 +16,7 @@ pub use business_id::{BusinessId, show_business_ids};
 pub use connector::{ConnectorMetrics, ConnectorShape, EffectMetrics};
 pub use family::{Count, Level, Seconds, Sizes, TelemetryError};
 pub use label::{
-    CommitResult, DedupeDecision, DedupeLayer, Finished, PoolState, RebalanceKind, RedoCause, Stage,
+    CommitResult, DedupeDecision, DedupeLayer, Finished, RebalanceKind, RedoCause, Stage,
 };
 pub use log::init as init_logging;
 pub use metric::{Buckets, Description, Kind, Metric};
