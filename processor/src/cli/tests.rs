@@ -82,8 +82,6 @@ fn the_tests_of_the_examples_pass() {
     let answer = answered(&["test", &examples("")]).unwrap();
     assert_eq!(answer.exit, Exit::Ok, "{}", answer.text);
     assert_eq!(answered(&["validate", &examples("")]).unwrap().exit, Exit::Ok);
-    let strict = answered(&["validate", &examples(""), "--deny-warnings"]).unwrap();
-    assert_eq!(strict.exit, Exit::Config, "{}", strict.text);
 }
 
 #[test]
@@ -109,4 +107,22 @@ fn codes_and_settings_are_explained() {
         ["E041", "settings", "effects"].map(|topic| answered(&["help", topic]).unwrap().text);
     insta::assert_snapshot!("help_topics", said.join("\n---\n"));
     assert_eq!(answered(&["help", "E999"]).unwrap_err().exit(), Exit::Usage);
+}
+
+#[test]
+fn findings_refuse_all_files() {
+    let dir = std::env::temp_dir().join(format!("oncely-findings-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let text = std::fs::read_to_string(examples("usage-ledger.yaml")).unwrap();
+    let (head, _) = text.split_once("\ntests:").unwrap();
+    std::fs::write(dir.join("a.yaml"), head).unwrap();
+    std::fs::write(dir.join("b.yaml"), head.replace("identity:", "idenity:")).unwrap();
+    let path = dir.to_str().unwrap();
+    let answer = answered(&["validate", path]).unwrap();
+    assert_eq!(answer.exit, Exit::Config);
+    assert_eq!(answer.json["findings"][0]["code"], "E012");
+    insta::assert_snapshot!("findings", answer.text.replace(path, "DIR"));
+    let error = answered(&["test", path]).unwrap_err();
+    assert_eq!(error.exit(), Exit::Config);
+    std::fs::remove_dir_all(dir).unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectBody, RequestRule};
-use oncely_core::decide::Ending;
+use oncely_core::decide::{Ending, ParkReason};
 use oncely_core::effect::outcome::OutcomeClass;
 
 use super::family::{Count, Level, Seconds, Sizes};
@@ -66,7 +66,7 @@ pub struct ConnectorMetrics {
     dedupe: Vec<Count>,
     redelivery_age: Seconds,
     transitions: Vec<(Box<str>, Box<str>, Count)>,
-    version_gaps: Count,
+    duplicates_prevented: Count,
     effects: Vec<EffectMetrics>,
     claims_adopted: Count,
     records_let_go: Count,
@@ -111,7 +111,7 @@ impl ConnectorMetrics {
                     ((*from).into(), (*to).into(), count)
                 })
                 .collect(),
-            version_gaps: families.state_version_gaps.with([name]),
+            duplicates_prevented: families.effect_duplicates_prevented.with([name]),
             effects: (shape.effects.iter())
                 .map(|(effect, kind)| EffectMetrics::new(families, name, effect, kind))
                 .collect(),
@@ -134,8 +134,27 @@ impl ConnectorMetrics {
     }
 
     /// Records whose one outcome is durable. `reason` is empty unless the outcome has several causes; it
-    /// comes from the closed list of causes in the code, hence `'static`.
+    /// comes from the closed list of causes in the code, hence `'static`. What the inbox decided and
+    /// dead letters are counted along.
     pub fn events(&self, ending: Ending, reason: &'static str, records: u64) {
+        match ending {
+            Ending::Applied | Ending::Stale => {
+                self.dedupe(DedupeLayer::Event, DedupeDecision::First, records);
+            }
+            Ending::Duplicate => {
+                self.dedupe(DedupeLayer::Event, DedupeDecision::Duplicate, records);
+            }
+            Ending::DeadLettered => {
+                self.families.dead_letters.with([&self.name, reason]).add(records);
+            }
+            Ending::Ignored | Ending::Quarantined => {}
+        }
+        if reason == ParkReason::Conflict.as_str() {
+            self.dedupe(DedupeLayer::Event, DedupeDecision::Conflict, records);
+        }
+        if reason == ParkReason::EffectConflict.as_str() {
+            self.dedupe(DedupeLayer::Effect, DedupeDecision::Conflict, records);
+        }
         if !reason.is_empty() {
             self.families.events.with([&self.name, ending.as_str(), reason]).add(records);
         } else if let Some(count) = at(&Ending::ALL, &self.outcomes, ending) {
@@ -149,12 +168,19 @@ impl ConnectorMetrics {
         }
     }
 
-    /// From a record's timestamp until it lets its offset go.
+    /// From a record's timestamp until its outcome is durable.
     pub fn end_to_end(&self, took: Duration) {
         self.end_to_end.observe(took);
     }
 
-    pub fn dedupe(&self, layer: DedupeLayer, decision: DedupeDecision, times: u64) {
+    /// Effects that events owe: for the first time, or known already and not sent again.
+    pub fn effects_owed(&self, first: u64, again: u64) {
+        self.dedupe(DedupeLayer::Effect, DedupeDecision::First, first);
+        self.dedupe(DedupeLayer::Effect, DedupeDecision::Duplicate, again);
+        self.duplicates_prevented.add(again);
+    }
+
+    fn dedupe(&self, layer: DedupeLayer, decision: DedupeDecision, times: u64) {
         let decisions = DedupeDecision::ALL.len();
         let mut layers = DedupeLayer::ALL.iter().zip(self.dedupe.chunks(decisions));
         let counts = layers.find(|(known, _)| **known == layer).map(|(_, counts)| counts);
@@ -174,10 +200,6 @@ impl ConnectorMetrics {
         if let Some((.., count)) = known.find(|(f, t, _)| &**f == from && &**t == to) {
             count.add(times);
         }
-    }
-
-    pub fn version_gaps(&self, times: u64) {
-        self.version_gaps.add(times);
     }
 
     /// The effect at `index` of the connector file; `None` for one that left the file.
@@ -201,11 +223,6 @@ impl ConnectorMetrics {
 
     pub fn batch_redone(&self, cause: RedoCause) {
         self.families.batch_redos.with([&self.name, cause.as_str()]).add(1);
-    }
-
-    /// `reason` as in [`ConnectorMetrics::events`].
-    pub fn dead_letters(&self, reason: &'static str, times: u64) {
-        self.families.dead_letters.with([&self.name, reason]).add(times);
     }
 
     pub fn lag_records(&self, topic: &str, partition: i32, records: u64) {
@@ -263,7 +280,7 @@ pub struct EffectMetrics {
     duration: Seconds,
     finished: Vec<Count>,
     held: Count,
-    duplicates_prevented: Count,
+    dead_letters: Count,
     taken_over: Count,
 }
 
@@ -280,7 +297,7 @@ impl EffectMetrics {
                 .map(|how| families.effects_finished.with([connector, effect, how.as_str()]))
                 .collect(),
             held: families.effects_held.with([connector, effect]),
-            duplicates_prevented: families.effect_duplicates_prevented.with([connector, effect]),
+            dead_letters: families.dead_letters.with([connector, "effect_rejected"]),
             taken_over: families.effects_taken_over.with([connector, effect]),
         }
     }
@@ -293,7 +310,11 @@ impl EffectMetrics {
         }
     }
 
+    /// A rejected one is a dead letter as well.
     pub fn finished(&self, how: Finished, times: u64) {
+        if how == Finished::Rejected {
+            self.dead_letters.add(times);
+        }
         if let Some(count) = at(Finished::ALL, &self.finished, how) {
             count.add(times);
         }
@@ -301,11 +322,6 @@ impl EffectMetrics {
 
     pub fn held(&self, times: u64) {
         self.held.add(times);
-    }
-
-    /// Owed by a second event as well, and not sent again.
-    pub fn duplicate_prevented(&self, times: u64) {
-        self.duplicates_prevented.add(times);
     }
 
     pub fn taken_over(&self, times: u64) {
@@ -345,7 +361,8 @@ mod tests {
         connector.consumed("t", 7);
         connector.events(Ending::Stale, "", 2);
         connector.events(Ending::Quarantined, "conflict", 1);
-        connector.dedupe(DedupeLayer::Effect, DedupeDecision::InFlight, 3);
+        connector.events(Ending::DeadLettered, "syntax", 1);
+        connector.effects_owed(1, 3);
         connector.transition("open", "paid", 4);
         let effect = connector.effect(0).unwrap();
         effect.attempt(OutcomeClass::Throttled, Duration::from_millis(20));
@@ -355,7 +372,10 @@ mod tests {
             r#"oncely_events_consumed_total{connector="invoices",topic="t"} 7"#,
             r#"oncely_events_total{connector="invoices",outcome="stale",reason=""} 2"#,
             r#"oncely_events_total{connector="invoices",outcome="quarantined",reason="conflict"} 1"#,
-            r#"oncely_dedupe_decisions_total{connector="invoices",decision="in_flight",layer="effect"} 3"#,
+            r#"oncely_dedupe_decisions_total{connector="invoices",decision="duplicate",layer="effect"} 3"#,
+            r#"oncely_dedupe_decisions_total{connector="invoices",decision="conflict",layer="event"} 1"#,
+            r#"oncely_effect_duplicates_prevented_total{connector="invoices"} 3"#,
+            r#"oncely_dead_letters_total{connector="invoices",reason="syntax"} 1"#,
             r#"oncely_state_transitions_total{connector="invoices",from="open",to="paid"} 4"#,
             r#"oncely_effect_attempts_total{connector="invoices",effect="settle",result="throttled",type="http"} 1"#,
             r#"oncely_effects_finished_total{connector="invoices",effect="settle",result="skipped"} 5"#,

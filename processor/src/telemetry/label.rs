@@ -55,7 +55,6 @@ labels! {
     DedupeDecision {
         First => "first",
         Duplicate => "duplicate",
-        InFlight => "in_flight",
         Conflict => "conflict",
     }
 }

@@ -141,7 +141,7 @@ metrics! {
     ),
     EventEndToEnd => histogram(
         "oncely_event_end_to_end_seconds", Buckets::EndToEnd, &["connector"],
-        "From a record's timestamp until it no longer holds its offset back.",
+        "From a record's timestamp until its outcome is durable; effects may follow.",
     ),
     DedupeDecisions => counter(
         "oncely_dedupe_decisions_total", &["connector", "layer", "decision"],
@@ -154,10 +154,6 @@ metrics! {
     StateTransitions => counter(
         "oncely_state_transitions_total", &["connector", "from", "to"],
         "Transitions of entities.",
-    ),
-    StateVersionGaps => counter(
-        "oncely_state_version_gaps_total", &["connector"],
-        "Versions that were applied although the one before them never came.",
     ),
     EffectAttempts => counter(
         "oncely_effect_attempts_total", &["connector", "effect", "type", "result"],
@@ -184,8 +180,8 @@ metrics! {
         "When the oldest open effect was owed first. Set by one replica.",
     ),
     EffectDuplicatesPrevented => counter(
-        "oncely_effect_duplicates_prevented_total", &["connector", "effect"],
-        "Effects that a second event owed as well and that were not sent again.",
+        "oncely_effect_duplicates_prevented_total", &["connector"],
+        "Effects that a repeat or another event owed again and that were not sent again.",
     ),
     EffectsTakenOver => counter(
         "oncely_effects_taken_over_total", &["connector", "effect"],
@@ -217,7 +213,7 @@ metrics! {
     ),
     ConsumerLagSeconds => gauge(
         "oncely_consumer_lag_seconds", &["connector", "topic"],
-        "Age of the oldest record that still holds an offset back.",
+        "Age of the last record below the position, while later ones are there; else 0.",
     ),
     PartitionsAssigned => gauge(
         "oncely_partitions_assigned", &["connector"],

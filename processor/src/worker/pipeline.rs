@@ -521,15 +521,29 @@ impl Pipeline {
         }
         self.counted = counts;
         metrics.uncommitted(u64::try_from(uncommitted).unwrap_or(u64::MAX));
+        let mut ages: HashMap<Arc<str>, Duration> = HashMap::new();
         for offsets in self.handle.offsets() {
-            let position = self
-                .partitions
-                .values()
+            let mut partitions = self.partitions.values();
+            let tracker = partitions
                 .find(|partition| partition.assigned.partition == offsets.partition)
-                .map(|partition| partition.tracker.position());
-            if let Some(lag) = position.and_then(|position| offsets.lag(position)) {
-                let lag = u64::try_from(lag).unwrap_or(0);
-                metrics.lag_records(&offsets.partition.topic, offsets.partition.partition, lag);
+                .map(|partition| &partition.tracker);
+            let Some(tracker) = tracker else { continue };
+            let Some(lag) = offsets.lag(tracker.position()) else { continue };
+            let topic = &offsets.partition.topic;
+            let records = u64::try_from(lag).unwrap_or(0);
+            metrics.lag_records(topic, offsets.partition.partition, records);
+            let last = tracker.witness().and_then(|witness| witness.timestamp_ms);
+            let age = match last {
+                Some(timestamp_ms) if records > 0 => clock::age_of(timestamp_ms),
+                Some(_) | None => Duration::ZERO,
+            };
+            let oldest = ages.entry(Arc::clone(topic)).or_default();
+            *oldest = age.max(*oldest);
+        }
+        for topic in &self.shared.connector.source.topics {
+            match ages.get(&**topic) {
+                Some(age) => metrics.lag(topic, *age),
+                None => metrics.forget_topic(topic),
             }
         }
     }

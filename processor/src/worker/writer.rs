@@ -540,6 +540,14 @@ fn count(
     }
     let bytes = items.iter().map(|item| item.record.weight()).fold(0, usize::saturating_add);
     metrics.batch(items.len(), bytes);
+    for timestamp_ms in items.iter().filter_map(|item| item.record.timestamp_ms) {
+        metrics.end_to_end(clock::age_of(timestamp_ms));
+    }
+    let owed: usize = plan.decisions.iter().map(|decision| decision.effects.len()).sum();
+    let first = plan.effects.len();
+    let [first, again] =
+        [first, owed.saturating_sub(first)].map(|count| u64::try_from(count).unwrap_or(0));
+    metrics.effects_owed(first, again);
     for (decision, (_, input)) in plan.decisions.iter().zip(inputs) {
         if decision.ending == Ending::Duplicate {
             metrics.redelivery_age(Duration::from_millis(decision.age_ms));
