@@ -11,10 +11,12 @@
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
 //! - [`lease`], [`claims`] – the right to send
+//! - [`gauges`] – what is open, counted by one process for all
 //! - [`late`], [`headers`] – requests rendered from results; headers as bytes
 
 mod call;
 mod claims;
+mod gauges;
 mod headers;
 mod item;
 mod keeper;

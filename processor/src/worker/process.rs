@@ -8,6 +8,7 @@ use oncely_core::connector::Connector;
 use tokio::sync::watch;
 
 use super::claims::Claims;
+use super::gauges;
 use super::lease::{self, Lease};
 use super::run::{Parts, RunError, run};
 use crate::config::Settings;
@@ -49,6 +50,13 @@ impl Process {
         let database =
             store::Settings::parse(self.settings.database.url()).map_err(RunError::Database)?;
         let (heart_stop, heart_stopped) = watch::channel(false);
+        let gauges = gauges::count(
+            lease.clone(),
+            Session::new(database.clone(), "gauges"),
+            self.metrics.clone(),
+            heart_stopped.clone(),
+        );
+        let gauges = vital.spawn("gauges", gauges);
         let heart = lease::beat(
             lease.clone(),
             self.settings.worker,
@@ -101,6 +109,7 @@ impl Process {
         }
         heart_stop.send_replace(true);
         drop(heart.await);
+        gauges.abort();
         if claims.count() == 0 {
             end(&lease, Session::new(database, "end")).await;
         }
