@@ -28,6 +28,7 @@ format: ## Format the code
 	$(CARGO) fmt --all
 
 bench: servers ## Measure, on this machine; QUICK=1 for a short look
+	$(CARGO) build --release -p oncely
 	$(CARGO) run --release -p oncely-tests --bin bench -- $(if $(QUICK),--quick)
 
 servers: ## Install what is missing, and fetch PostgreSQL and Kafka into the cache

@@ -1,0 +1,91 @@
+//! Whether a run did what it was to do. A figure of a run that did not is worth nothing.
+//!
+//! Reads: the tables, and the provider's own log. Knows the workload, and nothing of how the product
+//! works.
+
+use std::collections::BTreeMap;
+
+use oncely_rig::provider::Log;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::{BenchError, Result};
+use crate::limits::uuid;
+use crate::services::{Database, ProviderChild};
+use crate::workload::Workload;
+
+/// Every business id is applied, once, and no other; every entity has its highest version; nothing is
+/// parked.
+pub(crate) async fn state(database: &Database, workload: Workload) -> Result<()> {
+    let mut connection = database.connect("check").await?;
+    let mut wanted: Vec<Uuid> =
+        workload.distinct_events().map(|event| uuid(&event.key())).collect();
+    wanted.sort_unstable();
+    let mut applied: Vec<Uuid> =
+        sqlx::query_scalar("SELECT key FROM oncely.inbox WHERE outcome = 'applied'")
+            .fetch_all(&mut connection)
+            .await?;
+    applied.sort_unstable();
+    if applied != wanted {
+        let what = format!("{} of {} events are applied, or others", applied.len(), wanted.len());
+        return Err(BenchError::wrong(what));
+    }
+    none(
+        &mut connection,
+        "events that are not applied",
+        "SELECT count(*) FROM oncely.inbox WHERE outcome <> 'applied'",
+    )
+    .await?;
+    none(&mut connection, "parked records", "SELECT count(*) FROM oncely.parked").await?;
+    let rows: Vec<(Uuid, i64)> =
+        sqlx::query_as("SELECT key, version FROM oncely.entity").fetch_all(&mut connection).await?;
+    let rows: BTreeMap<Uuid, i64> = rows.into_iter().collect();
+    let highest = workload.versions().iter().map(|(key, version)| (uuid(key), *version)).collect();
+    if rows != highest {
+        return Err(BenchError::wrong("an entity has another version than its highest"));
+    }
+    Ok(())
+}
+
+/// Every event owes one effect, which is done; the provider saw each key take effect once.
+pub(crate) async fn effects(
+    database: &Database,
+    workload: Workload,
+    provider: &ProviderChild,
+) -> Result<()> {
+    let mut connection = database.connect("check").await?;
+    none(
+        &mut connection,
+        "events that do not owe one effect",
+        "SELECT count(*) FROM oncely.inbox WHERE cardinality(effects) IS DISTINCT FROM 1",
+    )
+    .await?;
+    none(
+        &mut connection,
+        "effects that are not done",
+        "SELECT count(*) FROM oncely.effect WHERE status <> 'done'",
+    )
+    .await?;
+    let done: Vec<Uuid> =
+        sqlx::query_scalar("SELECT key FROM oncely.effect").fetch_all(&mut connection).await?;
+    let log = Log::read(&provider.log)?;
+    let seen = log.effects_per_key();
+    if let Some((key, times)) = seen.iter().find(|(_, times)| **times != 1) {
+        return Err(BenchError::wrong(format!("the provider did {key} {times} times")));
+    }
+    let distinct = usize::try_from(workload.distinct()).unwrap_or(usize::MAX);
+    if done.len() != distinct || seen.len() != distinct {
+        let (done, seen) = (done.len(), seen.len());
+        let what = format!("{distinct} events, {done} effects done, {seen} keys at the provider");
+        return Err(BenchError::wrong(what));
+    }
+    let missing = done.iter().find(|key| !seen.contains_key(&*format!("ef_{}", key.simple())));
+    missing.map_or(Ok(()), |key| {
+        Err(BenchError::wrong(format!("effect {key} is done and the provider never saw it")))
+    })
+}
+
+async fn none(connection: &mut PgConnection, what: &str, count: &'static str) -> Result<()> {
+    let found: i64 = sqlx::query_scalar(count).fetch_one(connection).await?;
+    if found == 0 { Ok(()) } else { Err(BenchError::wrong(format!("{found} {what}"))) }
+}
