@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 /// What is measured: one value for each repetition.
 #[derive(Debug, Default)]
@@ -47,23 +47,40 @@ pub(crate) fn print(name: &str, unit: &str, values: &[f64], limit: &Limit) {
             (median(limits), ratios)
         }
     };
-    let mut line = Map::new();
-    line.insert("figure".to_owned(), json!(name));
-    line.insert("value".to_owned(), json!(rounded(value)));
-    line.insert("unit".to_owned(), json!(unit));
-    line.insert("limit".to_owned(), limit_value.map(rounded).map_or(Value::Null, Value::from));
-    let ratio = limit_value.map(|limit| rounded(value / limit));
-    line.insert("ratio".to_owned(), ratio.map_or(Value::Null, Value::from));
-    if values.len() > 1 {
-        line.insert("min".to_owned(), json!(rounded(least(values))));
-        line.insert("max".to_owned(), json!(rounded(most(values))));
-        line.insert("repetitions".to_owned(), json!(values.len()));
-        if ratios.len() > 1 {
-            line.insert("ratio_min".to_owned(), json!(rounded(least(&ratios))));
-            line.insert("ratio_max".to_owned(), json!(rounded(most(&ratios))));
-        }
-    }
-    out(&Value::Object(line).to_string());
+    let several = values.len() > 1;
+    let line = Line {
+        figure: name,
+        value: rounded(value),
+        unit,
+        limit: limit_value.map(rounded),
+        ratio: limit_value.map(|limit| rounded(value / limit)),
+        min: several.then(|| rounded(least(values))),
+        max: several.then(|| rounded(most(values))),
+        repetitions: several.then_some(values.len()),
+        ratio_min: (ratios.len() > 1).then(|| rounded(least(&ratios))),
+        ratio_max: (ratios.len() > 1).then(|| rounded(most(&ratios))),
+    };
+    // Names and finite numbers have no way to fail.
+    out(&serde_json::to_string(&line).unwrap_or_default());
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    figure: &'a str,
+    value: f64,
+    unit: &'a str,
+    limit: Option<f64>,
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repetitions: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_max: Option<f64>,
 }
 
 #[allow(clippy::print_stdout, reason = "the figures are what this program gives")]
