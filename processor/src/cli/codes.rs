@@ -8,6 +8,7 @@ pub(super) fn code(text: &str) -> Option<Code> {
 }
 
 /// What it means, why it matters, what to do.
+#[allow(clippy::too_many_lines, reason = "one text for each code")]
 pub(super) const fn explanation(code: Code) -> &'static str {
     match code {
         Code::Unreadable => {
