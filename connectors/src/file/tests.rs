@@ -54,6 +54,7 @@ fn every_yaml_file_beside_the_examples_is_one_of_them() {
 
 /// `ONCELY_WRITE_SCHEMA=1 cargo test -p oncely-connectors schema` writes it.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "this variable belongs to the test alone")]
 fn the_editor_schema_is_fresh() {
     let path = examples().join("connector.schema.json");
     let fresh = schema::text();
