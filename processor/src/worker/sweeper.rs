@@ -62,9 +62,9 @@ impl Sweeper {
         let mut adopt_last: Option<Moment> = None;
         let mut retention_last: Option<Moment> = None;
         let mut stop = self.stop.clone();
+        let mut adopt = false;
         loop {
             let shared = Arc::clone(&self.shared);
-            let mut adopt = false;
             tokio::select! {
                 _ = due.tick() => {}
                 () = shared.adopt.notified() => adopt = true,
@@ -74,9 +74,14 @@ impl Sweeper {
             if !self.lease.may_send(self.lease.worker()) {
                 continue;
             }
-            let mut swept = self.claim_due().await;
-            if swept.is_ok() && (adopt || passed(&mut adopt_last, ADOPT_EVERY)) {
+            // Own lost claims come first: nobody else may send them while this worker lives.
+            let mut swept = Ok(());
+            if adopt || passed(&mut adopt_last, ADOPT_EVERY) {
                 swept = self.adopt().await;
+                adopt = swept.is_err();
+            }
+            if swept.is_ok() {
+                swept = self.claim_due().await;
             }
             if swept.is_ok() && passed(&mut slow_last, SLOW_EVERY) {
                 swept = self.slow().await;
@@ -93,9 +98,6 @@ impl Sweeper {
                 }
                 tracing::warn!(cause = %super::chain(&error), "sweep failed");
                 self.session.failed(&error).await;
-                if adopt {
-                    self.shared.adopt.notify_one();
-                }
                 tokio::time::sleep(super::jittered(DUE_EVERY)).await;
             }
         }
@@ -140,6 +142,9 @@ impl Sweeper {
         let shared = Arc::clone(&self.shared);
         let mut tx = self.session.begin().await?;
         let claims = claim::claim_due(&mut tx, worker, shared.connector_id, name, free).await?;
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
         let held = |claim| Held { worker, rule, claim, unrenderable: None };
         let mut held: Vec<Held> = claims.into_iter().map(held).collect();
         super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
