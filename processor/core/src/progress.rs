@@ -151,6 +151,11 @@ impl Tracker {
         self.witness
     }
 
+    /// The lowest record that is not finished: it holds the position back.
+    pub fn oldest(&self) -> Option<Witness> {
+        self.slots.front().map(|slot| slot.witness)
+    }
+
     /// Delivered records that are not yet below the position.
     pub fn unfinished(&self) -> usize {
         self.slots.len()

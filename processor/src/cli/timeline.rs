@@ -40,7 +40,6 @@ pub(super) fn timeline(history: &History) -> Timeline {
     if let Some(inbox) = &history.inbox {
         entries.extend(received(inbox));
     }
-    entries.extend(history.parked.iter().map(parked));
     entries.extend(history.ledger.iter().map(|line| {
         let detail = format!("{} {} for {}", line.quantity, line.metric, line.account);
         entry(Some(line.created_at), &line.name, detail, "DONE")
@@ -49,6 +48,8 @@ pub(super) fn timeline(history: &History) -> Timeline {
         let attempts = history.attempts.iter().filter(|attempt| attempt.effect == effect.key);
         entries.extend(tried(effect, &attempts.collect::<Vec<_>>()));
     }
+    entries.extend(history.parked.iter().map(parked));
+    entries.extend(history.inbox.iter().filter_map(repeated));
     entries.extend(history.audit.iter().map(|entry| by_hand(entry, &history.effects)));
     // Stable: what happened in one instant keeps the order in which it is listed here.
     entries.sort_by_key(|entry| (entry.at.is_none(), entry.at));
@@ -74,18 +75,21 @@ fn received(inbox: &InboxRow) -> Vec<Entry> {
     let version = inbox.version.map(|version| format!("v{version}"));
     let parts: Vec<String> =
         [moved, version.unwrap_or_default()].into_iter().filter(|part| !part.is_empty()).collect();
-    let mut entries = vec![
+    vec![
         entry(at, "received", place(inbox.origin.as_ref()), ""),
         entry(at, &inbox.outcome, parts.join("  "), ""),
-    ];
-    if let Some(repeats) = &inbox.repeats {
-        let times =
-            if repeats.times == 1 { "once".to_owned() } else { format!("{} times", repeats.times) };
-        let last = place(repeats.last.as_ref());
-        let detail = if last.is_empty() { times } else { format!("{times}, last {last}") };
-        entries.push(entry(Some(repeats.last_seen_at), "repeated", detail, "DUPLICATE"));
-    }
-    entries
+    ]
+}
+
+fn repeated(inbox: &InboxRow) -> Option<Entry> {
+    let repeats = inbox.repeats.as_ref()?;
+    let times = match repeats.times {
+        1 => "once".to_owned(),
+        times => format!("{times} times"),
+    };
+    let last = place(repeats.last.as_ref());
+    let detail = if last.is_empty() { times } else { format!("{times}, last {last}") };
+    Some(entry(Some(repeats.last_seen_at), "repeated", detail, "DUPLICATE"))
 }
 
 fn parked(row: &ParkedEntry) -> Entry {

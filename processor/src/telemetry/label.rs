@@ -25,8 +25,6 @@ labels! {
     Stage {
         /// Bytes to values, keys and fingerprints.
         Decode => "decode",
-        /// Waiting for a writer.
-        Queue => "queue",
         /// Rows loaded and locked.
         Load => "load",
         /// The pure decision of the whole batch.

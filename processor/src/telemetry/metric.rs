@@ -213,7 +213,7 @@ metrics! {
     ),
     ConsumerLagSeconds => gauge(
         "oncely_consumer_lag_seconds", &["connector", "topic"],
-        "Age of the last record below the position, while later ones are there; else 0.",
+        "Age of the oldest record that is not finished; 0 at the end of the partition.",
     ),
     PartitionsAssigned => gauge(
         "oncely_partitions_assigned", &["connector"],
