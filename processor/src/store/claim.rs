@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use oncely_core::effect::next::History;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_as};
 use uuid::Uuid;
 
 use super::columns::{elapsed, key, keys, uuids};
@@ -27,6 +27,41 @@ pub struct Claim {
     pub history: Recorded,
 }
 
+struct ClaimRow {
+    key: Uuid,
+    fence: i64,
+    event: Uuid,
+    lane: Uuid,
+    version: i64,
+    name: String,
+    connector: i32,
+    tenant: String,
+    business_id: String,
+    request: Option<Vec<u8>>,
+    was_unknown: bool,
+    attempts: i32,
+    takeovers: i16,
+    after_keys: Option<Vec<Uuid>>,
+    elapsed_ms: i64,
+}
+
+impl From<ClaimRow> for Claim {
+    fn from(row: ClaimRow) -> Self {
+        Self {
+            key: key(row.key),
+            fence: row.fence,
+            event: key(row.event),
+            lane: key(row.lane),
+            version: row.version,
+            tenant: row.tenant.into(),
+            business_id: row.business_id.into(),
+            request: row.request,
+            after: keys(row.after_keys),
+            history: Recorded::of(row.attempts, row.takeovers, row.was_unknown, row.elapsed_ms),
+        }
+    }
+}
+
 /// What is on record of an effect before this attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
@@ -38,6 +73,16 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// From the columns; their constraints keep them at zero or more.
+    pub(super) fn of(attempts: i32, takeovers: i16, was_unknown: bool, elapsed_ms: i64) -> Self {
+        Self {
+            attempts: u32::try_from(attempts).unwrap_or(0),
+            takeovers: u16::try_from(takeovers).unwrap_or(0),
+            was_unknown,
+            elapsed_ms: elapsed(elapsed_ms),
+        }
+    }
+
     /// With the attempt now seen counted in, `since_ms` after the claim.
     pub const fn after_attempt(&self, since_ms: u64) -> History {
         History {
@@ -73,29 +118,17 @@ pub async fn claim_due(
     slots: usize,
 ) -> Result<Vec<Claim>> {
     let limit = i64::try_from(slots).unwrap_or(i64::MAX);
-    let rows = query_file!("src/store/sql/effect_claim_due.sql", connector_id, name, limit, worker)
-        .fetch_all(tx)
-        .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Claim {
-            key: key(row.key),
-            fence: row.fence,
-            event: key(row.event),
-            lane: key(row.lane),
-            version: row.version,
-            tenant: row.tenant.into(),
-            business_id: row.business_id.into(),
-            request: row.request,
-            after: keys(row.after_keys),
-            history: Recorded {
-                attempts: u32::try_from(row.attempts).unwrap_or(0),
-                takeovers: u16::try_from(row.takeovers).unwrap_or(0),
-                was_unknown: row.was_unknown,
-                elapsed_ms: elapsed(row.elapsed_ms),
-            },
-        })
-        .collect())
+    let rows = query_file_as!(
+        ClaimRow,
+        "src/store/sql/effect_claim_due.sql",
+        connector_id,
+        name,
+        limit,
+        worker
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().map(Claim::from).collect())
 }
 
 /// Every claim of this worker, with the effect's name and connector: what it may have lost sight of
@@ -104,31 +137,10 @@ pub async fn claimed_by(
     connection: &mut PgConnection,
     worker: Uuid,
 ) -> Result<Vec<(i32, String, Claim)>> {
-    let rows =
-        query_file!("src/store/sql/effect_claimed_by_me.sql", worker).fetch_all(connection).await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| {
-            let claim = Claim {
-                key: key(row.key),
-                fence: row.fence,
-                event: key(row.event),
-                lane: key(row.lane),
-                version: row.version,
-                tenant: row.tenant.into(),
-                business_id: row.business_id.into(),
-                request: row.request,
-                after: keys(row.after_keys),
-                history: Recorded {
-                    attempts: u32::try_from(row.attempts).unwrap_or(0),
-                    takeovers: u16::try_from(row.takeovers).unwrap_or(0),
-                    was_unknown: row.was_unknown,
-                    elapsed_ms: elapsed(row.elapsed_ms),
-                },
-            };
-            (row.connector, row.name, claim)
-        })
-        .collect())
+    let rows = query_file_as!(ClaimRow, "src/store/sql/effect_claimed_by_me.sql", worker)
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.connector, row.name.clone(), Claim::from(row))).collect())
 }
 
 /// Gives claims back that were never sent.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::batch::due;
 use super::claim::Recorded;
-use super::columns::{clean, elapsed, key, millis, uuid, uuids};
+use super::columns::{clean, key, millis, uuid, uuids};
 use super::error::Result;
 
 /// A claim whose worker is dead.
@@ -50,12 +50,7 @@ pub async fn orphans(
             connector_id: row.connector,
             name: row.name,
             lane: key(row.lane),
-            recorded: Recorded {
-                attempts: u32::try_from(row.attempts).unwrap_or(0),
-                takeovers: u16::try_from(row.takeovers).unwrap_or(0),
-                was_unknown: row.was_unknown,
-                elapsed_ms: elapsed(row.elapsed_ms),
-            },
+            recorded: Recorded::of(row.attempts, row.takeovers, row.was_unknown, row.elapsed_ms),
         })
         .collect())
 }

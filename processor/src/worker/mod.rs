@@ -5,7 +5,7 @@
 //!
 //! - [`pipeline`] – takes records, spreads them over writers, tracks offsets, drains partitions
 //! - [`item`] – decodes and identifies a record
-//! - [`writer`] – the batch transaction
+//! - [`writer`], [`grants`], [`report`] – the batch transaction, what it claims, what it came to
 //! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
 //! - [`settler`] – outcomes on record, next effects claimed
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
@@ -17,6 +17,7 @@
 mod call;
 mod claims;
 mod gauges;
+mod grants;
 mod headers;
 mod item;
 mod keeper;
@@ -25,6 +26,7 @@ mod late;
 mod lease;
 mod pipeline;
 mod process;
+mod report;
 mod run;
 mod settler;
 mod start;
@@ -46,9 +48,9 @@ use self::claims::Held;
 use self::keeper::Positions;
 use self::lane::Lane;
 pub use self::process::Process;
+use self::report::Report;
 pub use self::run::RunError;
 use self::start::Started;
-use self::writer::Report;
 use crate::config;
 use crate::store::settle::LaneLock;
 use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};

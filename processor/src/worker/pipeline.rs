@@ -3,34 +3,37 @@
 //! It decides nothing about events and touches neither database nor provider; it moves things between
 //! those that do. Offsets move only with proof, and reach Kafka only after Postgres.
 
-use std::collections::{HashMap, VecDeque};
+mod drain;
+mod intake;
+mod shown;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::OffsetWait;
-use oncely_core::decide::{Ending, Place};
 use oncely_core::key::Key;
-use oncely_core::progress::{Delivery, Finished, Tracker, Witness};
+use oncely_core::progress::{Finished, Tracker};
 use tokio::sync::mpsc;
 
+use self::drain::Drain;
 use super::call::{self, Ended, How};
 use super::claims::Held;
-use super::item::{Item, Prepared, prepare};
+use super::item::Item;
 use super::keeper::Positions;
 use super::lease::Lease;
+use super::report::Report;
 use super::start::{From, Started};
 use super::waiting::Waiting;
-use super::writer::Report;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
 use crate::kafka::{
-    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, DrainAnswer, Event, Events,
-    RecordBatch, RevokeCause, Revoked, StopMode, TroubleKind,
+    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TroubleKind,
 };
 use crate::store::progress::Raise;
 use crate::task;
-use crate::telemetry::{CommitResult, RebalanceKind, Stage};
+use crate::telemetry::RebalanceKind;
 
 /// Records in one batch transaction.
 pub(super) const BATCH_RECORDS_MAX: usize = 1_000;
@@ -43,6 +46,8 @@ pub(super) const WAITING_MAX: usize = 100_000;
 const KEEP_EVERY: Duration = Duration::from_millis(100);
 /// How often open effects that others may settle are asked for.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How often stopped partitions are asked for.
+const ASK_STOPPED_EVERY: Duration = Duration::from_secs(3);
 /// Open effects asked for at a time.
 const ASK_MAX: usize = 5_000;
 /// Longest time without a poll, beyond a drain, before the consumer counts as stuck and the process
@@ -68,11 +73,12 @@ struct Partition {
     unwritten: usize,
 }
 
-/// Partitions that are being given up.
-struct Drain {
-    assignments: Vec<AssignmentId>,
-    deadline: Moment,
-    answer: DrainAnswer,
+/// A partition that is not read until a person has looked.
+struct Stopped {
+    assigned: Assigned,
+    why: String,
+    /// Whether it can still begin under this assignment, once a person has accepted it.
+    may_begin: bool,
 }
 
 /// A writer's queue and whether it is at work.
@@ -101,9 +107,12 @@ pub(super) struct Pipeline {
     drains: Vec<Drain>,
     keeping: bool,
     asked_last: Moment,
-    stopped: HashMap<AssignmentId, String>,
+    /// Assignments that have not ended; some of them are not answered yet.
+    live: HashSet<AssignmentId>,
+    stopped: HashMap<AssignmentId, Stopped>,
     counted: ConsumerCounts,
     moved_last: Moment,
+    asked_stopped: Moment,
 }
 
 /// The ends of the parts that a pipeline talks to.
@@ -152,9 +161,11 @@ impl Pipeline {
             drains: Vec::new(),
             keeping: false,
             asked_last: clock::now(),
+            live: HashSet::new(),
             stopped: HashMap::new(),
             counted: ConsumerCounts::default(),
             moved_last: clock::now(),
+            asked_stopped: clock::now(),
         }
     }
 
@@ -226,6 +237,7 @@ impl Pipeline {
                 self.shared.metrics.rebalanced(RebalanceKind::Assigned);
                 self.health.group(&self.shared.connector.name, true);
                 tracing::info!(partitions = assigned.len(), "partitions assigned");
+                self.live.extend(assigned.iter().map(|one| one.assignment));
                 drop(self.starter.send(assigned));
             }
             Event::Records(batch) => self.take(batch),
@@ -235,7 +247,7 @@ impl Pipeline {
                     "the broker has offsets {low} to {high}, not {position}; run `oncely progress \
                      accept` to take the partition as it is"
                 );
-                self.stop_partition(&assigned, why);
+                self.stop_partition(assigned, why, false);
             }
             Event::Trouble(trouble) => {
                 let kind = trouble.kind;
@@ -245,87 +257,6 @@ impl Pipeline {
                 }
             }
             Event::Fatal(_) | Event::Closed { .. } => {}
-        }
-    }
-
-    fn take(&mut self, mut batch: RecordBatch) {
-        let begun = clock::now();
-        let writers = self.shards.len();
-        let mut consumed: HashMap<Arc<str>, u64> = HashMap::new();
-        let mut ignored: u64 = 0;
-        for record in batch.records {
-            let Some(partition) = self.partitions.get_mut(&record.assignment) else { continue };
-            if partition.draining {
-                continue;
-            }
-            let witness = Witness::of(
-                record.offset,
-                record.timestamp_ms,
-                record.key.as_deref(),
-                record.value.as_deref(),
-            );
-            match partition.tracker.deliver(witness) {
-                Delivery::New => {}
-                Delivery::Again | Delivery::Finished => continue,
-            }
-            let times = consumed.entry(Arc::clone(&record.topic)).or_insert(0);
-            *times = times.saturating_add(1);
-            match prepare(&self.shared.connector, &record) {
-                Prepared::Ignored => {
-                    ignored = ignored.saturating_add(1);
-                    partition.tracker.finish(Finished::without_effects(record.offset));
-                }
-                Prepared::Wanted(what) => {
-                    partition.unwritten = partition.unwritten.saturating_add(1);
-                    let place = Place {
-                        source: partition.source,
-                        partition: record.partition,
-                        offset: record.offset,
-                    };
-                    let permit = batch.permit.split(1, record.weight());
-                    let item = Item { record, place, what, _permit: permit };
-                    if let Some(shard) = self.shards.get_mut(item.shard(writers)) {
-                        shard.queue.push_back(item);
-                    }
-                }
-            }
-        }
-        let metrics = &self.shared.metrics;
-        for (topic, times) in consumed {
-            metrics.consumed(&topic, times);
-        }
-        if ignored > 0 {
-            metrics.events(Ending::Ignored, "", ignored);
-        }
-        metrics.stage(Stage::Decode, clock::since(begun));
-    }
-
-    /// Gives idle writers what lies in their queues.
-    fn dispatch(&mut self) {
-        if self.waiting.len() > WAITING_MAX {
-            return;
-        }
-        for shard in &mut self.shards {
-            if shard.busy || shard.queue.is_empty() {
-                continue;
-            }
-            let mut bytes: usize = 0;
-            let mut job = Vec::new();
-            while job.len() < BATCH_RECORDS_MAX && bytes < BATCH_BYTES_MAX {
-                let Some(item) = shard.queue.pop_front() else { break };
-                let live = self.partitions.get(&item.record.assignment);
-                if live.is_none_or(|partition| partition.draining) {
-                    if let Some(partition) = self.partitions.get_mut(&item.record.assignment) {
-                        partition.unwritten = partition.unwritten.saturating_sub(1);
-                    }
-                    continue;
-                }
-                bytes = bytes.saturating_add(item.record.weight());
-                job.push(item);
-            }
-            if !job.is_empty() && shard.jobs.try_send(job).is_ok() {
-                shard.busy = true;
-            }
         }
     }
 
@@ -348,8 +279,14 @@ impl Pipeline {
 
     fn started(&mut self, started: Started) {
         let Started { assigned, from } = started;
+        let assignment = assigned.assignment;
+        // It may have ended while it was asked for, and may have been asked for twice.
+        if !self.live.contains(&assignment) || self.partitions.contains_key(&assignment) {
+            return;
+        }
         match from {
             From::Position { position, epoch, witness, source, topic_id } => {
+                self.stopped.remove(&assigned.assignment);
                 self.handle.start(assigned.assignment, position);
                 tracing::info!(partition = %assigned.partition, position, epoch, "partition starts");
                 let partition = Partition {
@@ -365,36 +302,31 @@ impl Pipeline {
                 };
                 self.partitions.insert(partition.assigned.assignment, partition);
             }
-            From::Stopped { why } => self.stop_partition(&assigned, why),
+            From::Stopped { why } => self.stop_partition(assigned, why, true),
         }
         self.show_partitions();
     }
 
-    fn stop_partition(&mut self, assigned: &Assigned, why: String) {
-        tracing::error!(partition = %assigned.partition, why, "partition stopped");
-        self.handle.leave_stopped(assigned.assignment);
-        self.stopped.insert(assigned.assignment, format!("{}: {why}", assigned.partition));
-        self.show_partitions();
+    fn stop_partition(&mut self, assigned: Assigned, why: String, may_begin: bool) {
+        let assignment = assigned.assignment;
+        let known = self.stopped.get(&assignment).is_some_and(|stopped| stopped.why == why);
+        if !known {
+            tracing::error!(partition = %assigned.partition, why, "partition stopped");
+        }
+        self.stopped.insert(assignment, Stopped { assigned, why, may_begin });
     }
 
-    fn show_partitions(&self) {
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        self.shared.metrics.partitions_assigned(count(self.partitions.len()));
-        self.shared.metrics.partitions_stopped(count(self.stopped.len()));
-        let stopped = self.stopped.values().next().cloned();
-        self.health.stuck(&self.shared.connector.name, stopped.or_else(|| self.stuck()));
-    }
-
-    /// Why positions do not move although there is something to finish.
-    fn stuck(&self) -> Option<String> {
-        let wait = match self.shared.connector.failure.offset_wait {
-            OffsetWait::Millis(ms) => Duration::from_millis(ms),
-            OffsetWait::Forever => STUCK_AFTER.saturating_mul(5),
-        };
-        let unfinished = self.partitions.values().any(|one| one.tracker.unfinished() > 0);
-        let still = clock::since(self.moved_last);
-        (unfinished && still > wait.saturating_add(STUCK_AFTER))
-            .then(|| format!("no position has moved for {} s", still.as_secs()))
+    /// Asks again about partitions that a person may have accepted meanwhile.
+    fn ask_stopped(&mut self) {
+        let again: Vec<Assigned> = self
+            .stopped
+            .values()
+            .filter(|stopped| stopped.may_begin)
+            .map(|stopped| stopped.assigned.clone())
+            .collect();
+        if !again.is_empty() {
+            drop(self.starter.send(again));
+        }
     }
 
     fn written(&mut self, report: Report) {
@@ -471,6 +403,10 @@ impl Pipeline {
             }
             self.show_flow();
         }
+        if clock::since(self.asked_stopped) >= ASK_STOPPED_EVERY {
+            self.asked_stopped = clock::now();
+            self.ask_stopped();
+        }
     }
 
     /// Sends positions that have moved to the keeper, one write at a time.
@@ -501,136 +437,6 @@ impl Pipeline {
                 self.handle.commit(assignment, raise.position);
             }
         }
-    }
-
-    fn show_flow(&mut self) {
-        let uncommitted: usize =
-            self.partitions.values().map(|partition| partition.tracker.unfinished()).sum();
-        if uncommitted == 0 {
-            self.moved_last = clock::now();
-        }
-        self.show_partitions();
-        let metrics = &self.shared.metrics;
-        let counts = self.handle.counts();
-        for (result, now, before) in [
-            (CommitResult::Ok, counts.commits_done, self.counted.commits_done),
-            (CommitResult::Rebalancing, counts.commits_refused, self.counted.commits_refused),
-            (CommitResult::Error, counts.commits_failed, self.counted.commits_failed),
-        ] {
-            metrics.committed(result, now.saturating_sub(before));
-        }
-        self.counted = counts;
-        metrics.uncommitted(u64::try_from(uncommitted).unwrap_or(u64::MAX));
-        let mut ages: HashMap<Arc<str>, Duration> = HashMap::new();
-        for offsets in self.handle.offsets() {
-            let mut partitions = self.partitions.values();
-            let tracker = partitions
-                .find(|partition| partition.assigned.partition == offsets.partition)
-                .map(|partition| &partition.tracker);
-            let Some(tracker) = tracker else { continue };
-            let Some(lag) = offsets.lag(tracker.position()) else { continue };
-            let topic = &offsets.partition.topic;
-            let records = u64::try_from(lag).unwrap_or(0);
-            metrics.lag_records(topic, offsets.partition.partition, records);
-            let last = tracker.witness().and_then(|witness| witness.timestamp_ms);
-            let age = match last {
-                Some(timestamp_ms) if records > 0 => clock::age_of(timestamp_ms),
-                Some(_) | None => Duration::ZERO,
-            };
-            let oldest = ages.entry(Arc::clone(topic)).or_default();
-            *oldest = age.max(*oldest);
-        }
-        for topic in &self.shared.connector.source.topics {
-            match ages.get(&**topic) {
-                Some(age) => metrics.lag(topic, *age),
-                None => metrics.forget_topic(topic),
-            }
-        }
-    }
-
-    // ----------------------------------------------------------------------------------------- //
-
-    fn revoke(&mut self, revoked: Revoked) {
-        let Revoked { partitions, cause, drain_max, answer } = revoked;
-        let assignments: Vec<AssignmentId> = partitions.iter().map(|one| one.assignment).collect();
-        for assigned in &partitions {
-            self.stopped.remove(&assigned.assignment);
-            let partition = &assigned.partition;
-            self.shared.metrics.forget_partition(&partition.topic, partition.partition);
-        }
-        match cause {
-            RevokeCause::Lost => {
-                self.shared.metrics.rebalanced(RebalanceKind::Lost);
-                tracing::warn!(partitions = partitions.len(), "partitions lost");
-                assignments.iter().for_each(|assignment| self.forget(*assignment));
-            }
-            RevokeCause::Rebalance | RevokeCause::Stop => {
-                self.shared.metrics.rebalanced(RebalanceKind::Revoked);
-                tracing::info!(partitions = partitions.len(), "partitions are given up");
-                for assignment in &assignments {
-                    if let Some(partition) = self.partitions.get_mut(assignment) {
-                        partition.draining = true;
-                    }
-                }
-                // What no writer has begun is the next owner's.
-                for shard in &mut self.shards {
-                    let partitions = &mut self.partitions;
-                    shard.queue.retain(|item| {
-                        let Some(partition) = partitions.get_mut(&item.record.assignment) else {
-                            return false;
-                        };
-                        if partition.draining {
-                            partition.unwritten = partition.unwritten.saturating_sub(1);
-                        }
-                        !partition.draining
-                    });
-                }
-                let wait = drain_max.min(self.shared.timing.drain);
-                let deadline =
-                    clock::now().checked_add(wait.mul_f32(0.9)).unwrap_or_else(clock::now);
-                self.drains.push(Drain { assignments, deadline, answer });
-            }
-        }
-        self.show_partitions();
-    }
-
-    /// Answers drains whose partitions have nothing in flight any more, or whose time is up.
-    fn finish_drains(&mut self) {
-        if self.drains.is_empty() {
-            return;
-        }
-        self.keep();
-        let now = clock::now();
-        let mut open = Vec::new();
-        for drain in std::mem::take(&mut self.drains) {
-            let in_flight = |assignment: &AssignmentId| {
-                self.partitions.get(assignment).is_some_and(|partition| {
-                    partition.unwritten > 0
-                        || self.waiting.of(*assignment) > 0
-                        || partition.tracker.position() > partition.kept
-                })
-            };
-            if now < drain.deadline && drain.assignments.iter().any(in_flight) {
-                open.push(drain);
-                continue;
-            }
-            let kept = |assignment: &AssignmentId| {
-                self.partitions.get(assignment).map(|partition| (*assignment, partition.kept))
-            };
-            let positions = drain.assignments.iter().filter_map(kept).collect();
-            drain.answer.drained(positions);
-            for assignment in drain.assignments {
-                self.forget(assignment);
-            }
-        }
-        self.drains = open;
-        self.show_partitions();
-    }
-
-    fn forget(&mut self, assignment: AssignmentId) {
-        self.partitions.remove(&assignment);
-        self.waiting.forget(assignment);
-        self.stopped.remove(&assignment);
     }
 }
 

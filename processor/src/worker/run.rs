@@ -171,7 +171,11 @@ async fn register(
 ) -> Result<Option<(i32, String)>, RunError> {
     let mut stop = parts.stop.clone();
     let cluster_id = loop {
-        match admin.cluster_id().await {
+        let asked = tokio::select! {
+            asked = admin.cluster_id() => asked,
+            _ = stop.wait_for(|stop| *stop) => return Ok(None),
+        };
+        match asked {
             Ok(id) => break id,
             Err(error) => tracing::warn!(cause = %chain(&error), "waiting for kafka"),
         }

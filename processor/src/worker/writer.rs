@@ -9,22 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectBody};
-use oncely_core::decide::{self, Decision, Ending, Input, Plan};
-use oncely_core::effect::order::Turn;
+use oncely_core::decide::{self, Input, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
-use oncely_core::progress::Hold;
 use sqlx::PgConnection;
 
-use super::claims::{Claims, Held};
+use super::Shared;
+use super::claims::Claims;
+use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
-use super::lane::Lane;
 use super::lease::Lease;
-use super::{Shared, hold_of};
+use super::report::{Report, count, done, duplicates};
 use crate::clock;
-use crate::kafka::AssignmentId;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
-use crate::store::claim::{Claim, Recorded};
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
 use crate::store::{Session, StoreError};
@@ -36,23 +33,6 @@ const WAIT_FIRST: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Races that one batch may lose in a row before it waits a moment.
 const RACES_IN_A_ROW: u32 = 3;
-
-/// What became of one record.
-#[derive(Debug)]
-pub(super) struct Done {
-    pub(super) assignment: AssignmentId,
-    pub(super) offset: i64,
-    /// Effects that still hold its offset back.
-    pub(super) open: Vec<Key>,
-    pub(super) age_ms: u64,
-}
-
-/// A batch that is durable.
-#[derive(Debug, Default)]
-pub(super) struct Report {
-    pub(super) done: Vec<Done>,
-    pub(super) claimed: Vec<Held>,
-}
 
 /// One writer.
 pub(super) struct Writer {
@@ -386,176 +366,3 @@ fn parked_record<'a>(
 
 /// Reason of records whose data the database refused.
 pub(super) const REFUSED_BY_DATABASE: &str = "refused_by_database";
-
-// --------------------------------------------------------------------------------------------- //
-
-/// Slots taken for effects of the plan that are ready: these are claimed in the transaction.
-/// Dropped before [`Grants::keep`], the slots go back.
-struct Grants<'a> {
-    lanes: &'a [Option<Arc<Lane>>],
-    keys: BTreeSet<Key>,
-    slots: Vec<usize>,
-}
-
-impl<'a> Grants<'a> {
-    fn take(lanes: &'a [Option<Arc<Lane>>], plan: &Plan) -> Self {
-        let mut wanted = vec![Vec::new(); lanes.len()];
-        for (key, effect) in &plan.effects {
-            // A late request is rendered when it is claimed from the database.
-            if effect.turn == Turn::Ready && effect.request.is_some() {
-                if let Some(wanted) = wanted.get_mut(effect.rule) {
-                    wanted.push(*key);
-                }
-            } else if let Some(Some(lane)) = lanes.get(effect.rule) {
-                lane.set_backlog(true);
-            }
-        }
-        let mut keys = BTreeSet::new();
-        let mut slots = vec![0; lanes.len()];
-        for ((lane, wanted), slots) in lanes.iter().zip(wanted).zip(&mut slots) {
-            let Some(lane) = lane.as_ref().filter(|_| !wanted.is_empty()) else { continue };
-            *slots = lane.reserve(wanted.len());
-            if *slots < wanted.len() {
-                lane.set_backlog(true);
-            }
-            keys.extend(wanted.into_iter().take(*slots));
-        }
-        Self { lanes, keys, slots }
-    }
-
-    /// The transaction is durable: the claims stand, and so do their slots.
-    fn keep(mut self, plan: &Plan, fences: &BTreeMap<Key, i64>, worker: uuid::Uuid) -> Vec<Held> {
-        self.slots.clear();
-        let held = |(key, fence): (&Key, &i64)| {
-            let effect = plan.effects.get(key)?;
-            let claim = Claim {
-                key: *key,
-                fence: *fence,
-                event: effect.event,
-                lane: effect.lane,
-                version: effect.version,
-                tenant: effect.tenant.clone(),
-                business_id: effect.business_id.clone(),
-                request: effect.request.clone(),
-                after: effect.after.clone(),
-                history: Recorded::default(),
-            };
-            Some(Held { worker, rule: effect.rule, claim, unrenderable: None })
-        };
-        fences.iter().filter_map(held).collect()
-    }
-}
-
-impl Drop for Grants<'_> {
-    fn drop(&mut self) {
-        for (lane, slots) in self.lanes.iter().zip(&self.slots) {
-            if let Some(lane) = lane {
-                lane.refund(*slots);
-            }
-        }
-    }
-}
-
-// --------------------------------------------------------------------------------------------- //
-
-/// Which effects of known events still hold offsets back. Where the question fails, all of them do:
-/// they are asked for again with the open ones.
-async fn duplicates(
-    connection: Result<&mut PgConnection, StoreError>,
-    plan: &Plan,
-) -> BTreeMap<Key, Hold> {
-    let keys: BTreeSet<Key> = plan
-        .decisions
-        .iter()
-        .flat_map(|decision| &decision.effects)
-        .filter(|key| !plan.effects.contains_key(key))
-        .copied()
-        .collect();
-    let keys: Vec<Key> = keys.into_iter().collect();
-    let Ok(connection) = connection else { return BTreeMap::new() };
-    if keys.is_empty() {
-        return BTreeMap::new();
-    }
-    let statuses = batch::effect_statuses(connection, &keys).await.unwrap_or_default();
-    statuses.into_iter().map(|(key, (status, held))| (key, hold_of(status, held))).collect()
-}
-
-fn done(
-    items: &[Item],
-    inputs: &[(usize, Input<'_>)],
-    plan: &Plan,
-    statuses: &BTreeMap<Key, Hold>,
-) -> Vec<Done> {
-    let decided: BTreeMap<usize, &Decision> =
-        inputs.iter().map(|(index, _)| *index).zip(&plan.decisions).collect();
-    let is_open = |key: &&Key| match plan.effects.get(*key) {
-        Some(effect) => effect.turn != Turn::Skip,
-        None => statuses.get(*key) != Some(&Hold::LetsGo),
-    };
-    let open = |decision: &&Decision| -> Vec<Key> {
-        decision.effects.iter().filter(is_open).copied().collect()
-    };
-    let items = items.iter().enumerate();
-    items
-        .map(|(index, item)| {
-            let decision = decided.get(&index);
-            Done {
-                assignment: item.record.assignment,
-                offset: item.record.offset,
-                open: decision.map(open).unwrap_or_default(),
-                age_ms: decision.map_or(0, |decision| decision.age_ms),
-            }
-        })
-        .collect()
-}
-
-fn count(
-    shared: &Shared,
-    plan: &Plan,
-    items: &[Item],
-    inputs: &[(usize, Input<'_>)],
-    parked: Option<&'static str>,
-) {
-    let metrics = &shared.metrics;
-    let mut endings: BTreeMap<(Ending, &'static str), u64> = BTreeMap::new();
-    let mut add = |ending, reason| {
-        let times = endings.entry((ending, reason)).or_insert(0);
-        *times = times.saturating_add(1);
-    };
-    for decision in &plan.decisions {
-        add(decision.ending, decision.reason.map_or("", |reason| reason.as_str()));
-        if let Some(moved) = &decision.moved {
-            metrics.transition(&moved.from, &moved.to, 1);
-        }
-    }
-    for item in items {
-        match (&item.what, parked) {
-            (_, Some(_)) => add(Ending::DeadLettered, REFUSED_BY_DATABASE),
-            (What::Unusable { reason, .. }, None) => add(Ending::DeadLettered, reason),
-            (What::Event { .. }, None) => {}
-        }
-    }
-    for ((ending, reason), times) in endings {
-        metrics.events(ending, reason, times);
-    }
-    let bytes = items.iter().map(|item| item.record.weight()).fold(0, usize::saturating_add);
-    metrics.batch(items.len(), bytes);
-    for timestamp_ms in items.iter().filter_map(|item| item.record.timestamp_ms) {
-        metrics.end_to_end(clock::age_of(timestamp_ms));
-    }
-    let owed: usize = plan.decisions.iter().map(|decision| decision.effects.len()).sum();
-    let first = plan.effects.len();
-    let [first, again] =
-        [first, owed.saturating_sub(first)].map(|count| u64::try_from(count).unwrap_or(0));
-    metrics.effects_owed(first, again);
-    for (decision, (_, input)) in plan.decisions.iter().zip(inputs) {
-        if decision.ending == Ending::Duplicate {
-            metrics.redelivery_age(Duration::from_millis(decision.age_ms));
-        }
-        if decision.reason.is_some() {
-            let business_id = shared.shown(&input.event.tenant, &input.event.id);
-            let reason = decision.reason.map_or("", |reason| reason.as_str());
-            tracing::warn!(%business_id, reason, "record parked");
-        }
-    }
-}

@@ -1,0 +1,99 @@
+//! Giving partitions up: what is in flight is finished within a bound, the rest is the next owner's.
+
+use super::Pipeline;
+use crate::clock::{self, Moment};
+use crate::kafka::{AssignmentId, DrainAnswer, RevokeCause, Revoked};
+use crate::telemetry::RebalanceKind;
+
+/// Partitions that are being given up.
+pub(super) struct Drain {
+    assignments: Vec<AssignmentId>,
+    deadline: Moment,
+    answer: DrainAnswer,
+}
+
+impl Pipeline {
+    pub(super) fn revoke(&mut self, revoked: Revoked) {
+        let Revoked { partitions, cause, drain_max, answer } = revoked;
+        let assignments: Vec<AssignmentId> = partitions.iter().map(|one| one.assignment).collect();
+        for assigned in &partitions {
+            self.live.remove(&assigned.assignment);
+            self.stopped.remove(&assigned.assignment);
+            let partition = &assigned.partition;
+            self.shared.metrics.forget_partition(&partition.topic, partition.partition);
+        }
+        match cause {
+            RevokeCause::Lost => {
+                self.shared.metrics.rebalanced(RebalanceKind::Lost);
+                tracing::warn!(partitions = partitions.len(), "partitions lost");
+                assignments.iter().for_each(|assignment| self.forget(*assignment));
+            }
+            RevokeCause::Rebalance | RevokeCause::Stop => {
+                self.shared.metrics.rebalanced(RebalanceKind::Revoked);
+                tracing::info!(partitions = partitions.len(), "partitions are given up");
+                for assignment in &assignments {
+                    if let Some(partition) = self.partitions.get_mut(assignment) {
+                        partition.draining = true;
+                    }
+                }
+                // What no writer has begun is the next owner's.
+                for shard in &mut self.shards {
+                    let partitions = &mut self.partitions;
+                    shard.queue.retain(|item| {
+                        let Some(partition) = partitions.get_mut(&item.record.assignment) else {
+                            return false;
+                        };
+                        if partition.draining {
+                            partition.unwritten = partition.unwritten.saturating_sub(1);
+                        }
+                        !partition.draining
+                    });
+                }
+                let wait = drain_max.min(self.shared.timing.drain);
+                let deadline =
+                    clock::now().checked_add(wait.mul_f32(0.9)).unwrap_or_else(clock::now);
+                self.drains.push(Drain { assignments, deadline, answer });
+            }
+        }
+        self.show_partitions();
+    }
+
+    /// Answers drains whose partitions have nothing in flight any more, or whose time is up.
+    pub(super) fn finish_drains(&mut self) {
+        if self.drains.is_empty() {
+            return;
+        }
+        self.keep();
+        let now = clock::now();
+        let mut open = Vec::new();
+        for drain in std::mem::take(&mut self.drains) {
+            let in_flight = |assignment: &AssignmentId| {
+                self.partitions.get(assignment).is_some_and(|partition| {
+                    partition.unwritten > 0
+                        || self.waiting.of(*assignment) > 0
+                        || partition.tracker.position() > partition.kept
+                })
+            };
+            if now < drain.deadline && drain.assignments.iter().any(in_flight) {
+                open.push(drain);
+                continue;
+            }
+            let kept = |assignment: &AssignmentId| {
+                self.partitions.get(assignment).map(|partition| (*assignment, partition.kept))
+            };
+            let positions = drain.assignments.iter().filter_map(kept).collect();
+            drain.answer.drained(positions);
+            for assignment in drain.assignments {
+                self.forget(assignment);
+            }
+        }
+        self.drains = open;
+        self.show_partitions();
+    }
+
+    fn forget(&mut self, assignment: AssignmentId) {
+        self.partitions.remove(&assignment);
+        self.waiting.forget(assignment);
+        self.stopped.remove(&assignment);
+    }
+}
