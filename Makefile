@@ -14,7 +14,7 @@ help: ## Show this list
 demo: ## See it work: 1,000 events with repeats and kills, and the table at the end
 	@tests/install demo
 	@tests/postgres/fetch
-	$(CARGO) run --release -p oncely -- demo
+	$(CARGO) run -p oncely -- demo
 
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
 	$(CARGO) test --workspace --no-fail-fast
