@@ -62,6 +62,19 @@ impl World {
         assert!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
     }
 
+    /// Checks what the watch over committed offsets has seen so far, and ends it.
+    pub async fn check_sampled(&mut self) {
+        let sampler = self.take_sampler().expect("a watch");
+        let wrong = sampler.finish().await;
+        assert!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    /// Waits for a look of the watch that began after this.
+    pub async fn looked(&self) {
+        let looks = self.looks();
+        self.until("two looks of the watch", async || self.looks() >= looks + 2).await;
+    }
+
     /// Heals the network and the provider, and sees to it that somebody works.
     async fn revive(&mut self) {
         self.provider.heal();

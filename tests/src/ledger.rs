@@ -43,8 +43,10 @@ pub enum Ending {
     Assumed,
     /// Refused by the provider: never applied.
     Rejected,
-    /// Not wanted any more: never applied.
+    /// Not to be done, since what it comes after was not: never applied.
     Skipped,
+    /// Skipped by a person after it may have been applied: at most once at the provider.
+    Unwanted,
     /// Waits behind one that is held: never applied so far.
     Blocked,
 }

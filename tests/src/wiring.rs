@@ -1,6 +1,7 @@
 //! The connector file that a story writes.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 /// An effect of the file: its id, where it arrives at the provider, and its YAML.
 #[derive(Clone, Debug)]
@@ -20,6 +21,11 @@ impl EffectLines {
             writeln!(self.yaml, "    {line}").unwrap();
         }
         self
+    }
+
+    /// An effect of an example: its lines are in that file.
+    pub fn elsewhere(id: &'static str, endpoint: &'static str) -> Self {
+        Self { id, endpoint, yaml: String::new() }
     }
 
     fn new(id: &'static str, endpoint: &'static str, yaml: &str) -> Self {
@@ -147,9 +153,17 @@ pub struct Wiring {
     pub kind: &'static str,
     pub offset_wait: &'static str,
     pub effects: Vec<EffectLines>,
+    /// An example that comes with the program, and the topic that stands in it.
+    pub example: Option<(String, String)>,
 }
 
 impl Wiring {
+    /// One of the program's own examples, for a topic and a group of the story.
+    pub fn example(file: &str, topic: &str) -> Self {
+        let name = format!("job-{file}");
+        Self { example: Some((file.to_owned(), topic.to_owned())), ..Self::invoices(&name) }
+    }
+
     /// Invoices of one topic, without effects.
     pub fn invoices(name: &str) -> Self {
         Self {
@@ -167,6 +181,7 @@ impl Wiring {
             kind: "event.type",
             offset_wait: "60s",
             effects: Vec::new(),
+            example: None,
         }
     }
 
@@ -178,6 +193,9 @@ impl Wiring {
 
     /// The file, with the addresses of the provider as workers reach it.
     pub fn yaml(&self, provider: &str, smtp: &str) -> String {
+        if let Some((file, topic)) = &self.example {
+            return self.of_example(file, topic);
+        }
         let Self { name, topic, group, start, protocol, decode, matches, .. } = self;
         let Self { identity, state_key, version, kind, offset_wait, .. } = self;
         let mut text = format!(
@@ -208,4 +226,23 @@ retention: {{ dedupe: 30d }}
         }
         text
     }
+
+    /// The example's text with the story's topic and group; addresses come by the environment.
+    fn of_example(&self, file: &str, topic: &str) -> String {
+        let text = std::fs::read_to_string(examples().join(format!("{file}.yaml"))).unwrap();
+        let text: String = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("group:"))
+            .map(|line| line.replace(&format!("[{topic}]"), &format!("[{}]", self.topic)) + "\n")
+            .collect();
+        let named = format!("connector: {file}\n");
+        assert!(text.contains(&named), "{file} says its name");
+        let own = self.group.strip_prefix("oncely.").unwrap_or(&self.group);
+        text.replace(&named, &format!("connector: {own}\n"))
+    }
+}
+
+/// Where the examples are.
+pub fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../connectors/examples")
 }

@@ -129,6 +129,15 @@ impl World {
         }
     }
 
+    /// Strikes the records of a topic that is gone from the books.
+    pub fn forget_topic(&self) {
+        self.ledger().sent.clear();
+    }
+
+    pub(crate) fn looks(&self) -> u64 {
+        self.sampler.as_ref().map_or(0, Sampler::looks)
+    }
+
     pub(crate) fn take_sampler(&mut self) -> Option<Sampler> {
         self.sampler.take()
     }

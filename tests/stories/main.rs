@@ -12,6 +12,12 @@
     reason = "a failed test should stop at once"
 )]
 
+mod checking;
 mod crashes;
+mod leases;
+mod main_job;
+mod ordering;
 mod poison;
+mod rebalances;
 mod repeats;
+mod topics;

@@ -235,6 +235,7 @@ fn ended(owed: &Owed, ending: Ending, status: &str, seen: Option<&Seen>) -> Opti
         Ending::Assumed => status == "done" && applied <= 1,
         Ending::Rejected => status == "rejected" && applied == 0,
         Ending::Skipped => status == "skipped" && applied == 0,
+        Ending::Unwanted => status == "skipped" && applied <= 1,
         Ending::Blocked => status == "waiting" && applied == 0,
     };
     (!fits).then(|| format!("I2: {owed:?} is {status}, applied {applied}, not {ending:?}"))

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::World;
 use crate::servers;
@@ -38,6 +40,20 @@ impl World {
         }
     }
 
+    /// Calls the provider as nobody should: past the program, with this key and body.
+    pub async fn call_provider(&self, path: &str, key: &str, body: &str) {
+        let mut stream = TcpStream::connect(self.provider.http_addr()).await.unwrap();
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: provider\r\nidempotency-key: {key}\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
     /// Runs a command by which a person overrides something: it must leave an audit row.
     pub async fn overrides(&self, args: &[&str]) -> Said {
         let all: Vec<&str> = args.iter().copied().chain(["--yes", "--reason", "story"]).collect();
@@ -45,5 +61,12 @@ impl World {
         assert!(said.ok, "{all:?}: {said:?}");
         self.ledger().overrides += 1;
         said
+    }
+
+    /// Takes a stopped topic as it is, from its first record.
+    pub async fn accept(&self, group: &str, topic: &str) {
+        let args = ["progress", "accept", "--group", group, "--topic", topic, "--all"];
+        let args: Vec<&str> = args.into_iter().chain(["--at", "earliest"]).collect();
+        self.overrides(&args).await;
     }
 }

@@ -1,5 +1,6 @@
 //! What a story is made from.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +15,7 @@ use super::{ClusterOf, KafkaOf, World};
 use crate::checker::Sampler;
 use crate::ledger::Ledger;
 use crate::servers;
-use crate::wiring::Wiring;
+use crate::wiring::{Wiring, examples};
 
 /// Choices of a story; the defaults suit most.
 #[derive(Clone, Debug)]
@@ -168,6 +169,24 @@ impl World {
         let provider = format!("http://{}", self.provider_proxy.addr());
         let yaml = self.wiring.yaml(&provider, &self.smtp_proxy.addr().to_string());
         std::fs::write(dir.join("story.yaml"), yaml).unwrap();
+        if self.wiring.example.is_some() {
+            for beside in ["templates", "samples"] {
+                copy(&examples().join(beside), &dir.join(beside));
+            }
+        }
+        let secrets = self.dir().join("secrets");
+        std::fs::create_dir_all(&secrets).unwrap();
+        for name in ["billing_token", "mail_token"] {
+            std::fs::write(secrets.join(name), "token-of-the-story\n").unwrap();
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
     }
 }
 

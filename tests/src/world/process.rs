@@ -171,6 +171,12 @@ impl World {
         set("ONCELY_LOG_FORMAT", "text");
         set("ONCELY_LOG_BUSINESS_ID", "plain");
         set("ONCELY_ACTOR", "story");
+        let provider = format!("http://{}", self.provider_proxy.addr());
+        set("BILLING_URL", &provider);
+        set("MAIL_URL", &provider);
+        set("SETTLE_URL", &format!("{provider}/keyed/settlements"));
+        set("SMTP_URL", &format!("smtp://{}", self.smtp_proxy.addr()));
+        set("ONCELY_SECRETS_DIR", &self.dir().join("secrets").to_string_lossy());
         set("STORY_TOKEN", "token-of-the-story");
         plan.env.iter().for_each(|(name, value)| set(name, value));
         all

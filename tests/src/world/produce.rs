@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
 use tokio::sync::oneshot;
@@ -40,11 +40,29 @@ impl Producer {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", brokers).set("linger.ms", "0").set("acks", "all");
         config.set("reconnect.backoff.max.ms", "500");
+        // Partitions that are added are found soon.
+        config.set("topic.metadata.refresh.interval.ms", "200");
         Self(config.create_with_context(Deliveries).unwrap())
     }
 
     /// Gives the offset.
     async fn produce(&self, topic: &str, record: &Record) -> i64 {
+        let start = tokio::time::Instant::now();
+        loop {
+            match self.try_produce(topic, record).await {
+                Ok(offset) => return offset,
+                Err(error) => {
+                    // Not refused, but not known yet: surely not written.
+                    let unknown = Some(RDKafkaErrorCode::UnknownPartition);
+                    let again = error.rdkafka_error_code() == unknown;
+                    assert!(again && start.elapsed() < DELIVERY, "{topic}: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    async fn try_produce(&self, topic: &str, record: &Record) -> Result<i64, KafkaError> {
         let (answer, delivered) = oneshot::channel();
         let mut new = BaseRecord::<[u8], [u8], Answer>::with_opaque_to(topic, Box::new(answer));
         new.partition = Some(record.partition);
@@ -58,9 +76,9 @@ impl Producer {
             }
             new.headers = Some(headers);
         }
-        self.0.send(new).map_err(|(error, _)| error).unwrap();
+        self.0.send(new).map_err(|(error, _)| error)?;
         let delivered = tokio::time::timeout(DELIVERY, delivered).await;
-        delivered.expect("an acknowledgement").unwrap().unwrap()
+        delivered.expect("an acknowledgement").unwrap()
     }
 }
 

@@ -1,0 +1,143 @@
+//! Where reading begins, and topics that change under the reader.
+
+use std::time::Duration;
+
+use oncely_tests::ledger::{Ending, Fate};
+use oncely_tests::wiring::charge;
+use oncely_tests::world::BOUND;
+use oncely_tests::{Event, Wiring, World};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k18_the_groups_offsets_are_deleted_and_the_position_holds() {
+    let wiring = Wiring::invoices("offsets").effects([charge()]);
+    let mut world = World::plan(wiring).start().await;
+    let first = world.run().await;
+    world.pay_many(1, 10, 2).await;
+    world.settled().await;
+    world.workers[first].sigterm();
+    assert_eq!(world.workers[first].wait_exit(BOUND).await, Some(0));
+    world.kafka().delete_group(world.group()).await.unwrap();
+    world.pay_many(11, 10, 2).await;
+    let second = world.run().await;
+    world.settled().await;
+    let worker = &world.workers[second];
+    let read = worker.metric("oncely_events_consumed_total", "").await;
+    assert_eq!(read, 10.0, "what was read before is not read again");
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k10_latest_is_decided_before_the_first_record() {
+    let mut wiring = Wiring::invoices("latest").effects([charge()]);
+    wiring.start = "latest";
+    let mut world = World::plan(wiring).start().await;
+    for number in 1..=3 {
+        // Before the group was there: none of its business.
+        let event = Event::paid(&World::invoice(number), 1);
+        world.event(&event, 0, Fate::Ignored).await;
+    }
+    let first = world.run().await;
+    world.until_count("positions", "SELECT count(*) FROM oncely.progress", 2).await;
+    world.workers[first].sigterm();
+    assert_eq!(world.workers[first].wait_exit(BOUND).await, Some(0));
+    // While nobody was there: owed.
+    world.pay_many(4, 6, 2).await;
+    world.run().await;
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 6);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k13_a_partition_that_comes_later_is_read_from_its_beginning() {
+    let mut wiring = Wiring::invoices("added").effects([charge()]);
+    wiring.start = "latest";
+    let plan = World::plan(wiring).partitions(1);
+    let plan = plan.env("ONCELY_KAFKA__TOPIC_METADATA_REFRESH_INTERVAL_MS", "500");
+    let mut world = plan.start().await;
+    world.run().await;
+    world.until_count("a position", "SELECT count(*) FROM oncely.progress", 1).await;
+    world.pay_many(1, 4, 1).await;
+    world.settled().await;
+    world.kafka().add_partitions(world.topic(), 3).await.unwrap();
+    // Written before the reader has noticed that there are more.
+    for number in 5..=16 {
+        world.pay(&World::invoice(number), i32::try_from(number).unwrap() % 3).await;
+    }
+    // Keys move when partitions are added: the next version lies elsewhere.
+    for number in 1..=4 {
+        let late = Event::past_due(&World::invoice(number), 0);
+        world.event(&late, 2, Fate::Stale).await;
+    }
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 16);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k12_a_topic_made_anew_stops_until_a_person_accepts_it() {
+    let wiring = Wiring::invoices("anew").effects([charge()]);
+    let mut world = World::plan(wiring).partitions(1).unsampled().start().await;
+    let first = world.run().await;
+    world.pay_many(1, 5, 1).await;
+    world.settled().await;
+    world.workers[first].sigterm();
+    assert_eq!(world.workers[first].wait_exit(BOUND).await, Some(0));
+    let topic = world.topic().to_owned();
+    world.kafka().delete_topic(&topic).await.unwrap();
+    world.kafka().create_topic(&topic, 1, &[]).await.unwrap();
+    world.forget_topic();
+    // One that is known, and two that are new.
+    world.event(&Event::paid(&World::invoice(1), 1), 0, Fate::Applied).await;
+    world.pay_many(6, 2, 1).await;
+    let second = world.spawn(&[]);
+    let stopped = "SELECT count(*) FROM oncely.progress WHERE stopped IS NOT NULL";
+    world.until_count("the topic to be stopped", stopped, 1).await;
+    world
+        .until("a clear state", async || {
+            let worker = &world.workers[second];
+            worker.metric("oncely_partitions_stopped", "").await == 1.0
+        })
+        .await;
+    assert_eq!(world.provider.counts().received, 5, "nothing is read meanwhile");
+    let group = world.group().to_owned();
+    world.accept(&group, &topic).await;
+    world.workers[second].sigterm();
+    assert_eq!(world.workers[second].wait_exit(BOUND).await, Some(0));
+    world.run().await;
+    world.until("the new records", async || world.effects_in("done").await == 7).await;
+    assert_eq!(world.provider.counts().received, 7, "what is known is not done again");
+    for number in 1..=7 {
+        world.owe("charge", &World::invoice(number), Ending::Done);
+    }
+    world.stop_all().await;
+    let log = world.provider.read_log().unwrap();
+    assert!(log.repeated().is_empty(), "{:?}", log.repeated());
+    assert_eq!(world.count("SELECT count(*) FROM oncely.audit").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k10_records_deleted_before_they_were_read_stop_the_partition() {
+    let wiring = Wiring::invoices("deleted").effects([charge()]);
+    let mut world = World::plan(wiring).partitions(1).unsampled().start().await;
+    let first = world.run().await;
+    world.pay_many(1, 3, 1).await;
+    world.settled().await;
+    world.workers[first].sigterm();
+    assert_eq!(world.workers[first].wait_exit(BOUND).await, Some(0));
+    world.pay_many(4, 4, 1).await;
+    let topic = world.topic().to_owned();
+    world.kafka().delete_records(&topic, 0, 5).await.unwrap();
+    let second = world.spawn(&[]);
+    let stopped = "SELECT count(*) FROM oncely.progress WHERE stopped IS NOT NULL";
+    world.until_count("the partition to be stopped", stopped, 1).await;
+    assert_eq!(world.provider.counts().received, 3);
+    let group = world.group().to_owned();
+    world.accept(&group, &topic).await;
+    world.workers[second].sigterm();
+    world.workers[second].wait_exit(Duration::from_secs(20)).await;
+    world.run().await;
+    world.until("what is left", async || world.effects_in("done").await == 5).await;
+    world.stop_all().await;
+    assert!(world.provider.read_log().unwrap().repeated().is_empty());
+}
