@@ -10,5 +10,7 @@ pub mod open;
 pub mod parked;
 pub mod progress;
 pub mod resolve;
+pub mod totals;
+pub mod workers;
 
 pub use audit::Change;

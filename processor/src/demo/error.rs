@@ -1,0 +1,72 @@
+//! Why the demo could not be shown, each with what to do next.
+
+use oncely_rig::RigError;
+use sqlx::migrate::MigrateError;
+
+use crate::config::{ConfigError, ConfigErrors};
+use crate::kafka::KafkaError;
+use crate::store::StoreError;
+
+/// The demo could not run to its end. A wrong number is no error: it stands in the report.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    #[error("the demo needs PostgreSQL's programs and finds none; {remedy}")]
+    NoPostgres { remedy: &'static str, source: RigError },
+    #[error("a server of the demo could not be had: {what}")]
+    Server { what: &'static str, source: RigError },
+    #[error("the broker inside the demo could not be started")]
+    Broker { source: KafkaError },
+    #[error("kafka at {brokers} cannot be used; look at the address given with --kafka")]
+    Kafka { brokers: String, source: KafkaError },
+    #[error("a record could not be published")]
+    Publish { source: KafkaError },
+    #[error("the settings for kafka")]
+    Settings(#[from] ConfigErrors),
+    #[error("the database cannot be used")]
+    Store(#[from] StoreError),
+    #[error("the schema cannot be brought up to date")]
+    Migrate { source: MigrateError },
+    #[error(
+        "the schema `oncely` in that database is of another version; run `oncely migrate up` with \
+         the same --database first"
+    )]
+    OtherSchema,
+    #[error("a file of the demo cannot be written: {path}")]
+    File { path: String, source: std::io::Error },
+    #[error("this program does not know where it is")]
+    OwnPath { source: std::io::Error },
+    #[error("{worker} ended, though it was to run; the end of what it said:\n{said}")]
+    WorkerEnded { worker: String, said: String },
+    #[error("{what} for {seconds} seconds: {next}")]
+    Stuck { what: &'static str, seconds: u64, next: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl DemoError {
+    /// Whether something that the demo needs is not there, rather than failing.
+    #[must_use]
+    pub fn is_missing_dependency(&self) -> bool {
+        match self {
+            Self::NoPostgres { .. } | Self::Kafka { .. } => true,
+            Self::Store(error) => matches!(error, StoreError::Unavailable { .. }),
+            Self::Migrate { source } => matches!(source, MigrateError::Execute(sqlx::Error::Io(_))),
+            Self::Server { .. }
+            | Self::Broker { .. }
+            | Self::Publish { .. }
+            | Self::Settings(_)
+            | Self::OtherSchema
+            | Self::File { .. }
+            | Self::OwnPath { .. }
+            | Self::WorkerEnded { .. }
+            | Self::Stuck { .. }
+            | Self::Interrupted => false,
+        }
+    }
+}
+
+impl From<ConfigError> for DemoError {
+    fn from(error: ConfigError) -> Self {
+        Self::Settings(error.into())
+    }
+}
