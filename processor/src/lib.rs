@@ -2,6 +2,7 @@
 //!
 //! - [`cli`]: the commands that people type
 //! - [`config`], [`clock`], [`telemetry`], [`task`]: environment, time, metrics and logs, tasks
+//! - [`demo`]: a world of its own in which everything goes wrong, and the count at the end
 //! - [`http`]: metrics and health
 //! - [`kafka`]: records in, offsets out
 //! - [`store`]: everything in PostgreSQL
@@ -22,6 +23,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod http;
 pub mod kafka;
 pub mod store;

@@ -1,7 +1,6 @@
 //! Why the demo could not be shown, each with what to do next.
 
 use oncely_rig::RigError;
-use sqlx::migrate::MigrateError;
 
 use crate::config::{ConfigError, ConfigErrors};
 use crate::kafka::KafkaError;
@@ -25,7 +24,7 @@ pub enum DemoError {
     #[error("the database cannot be used")]
     Store(#[from] StoreError),
     #[error("the schema cannot be brought up to date")]
-    Migrate { source: MigrateError },
+    Migrate { source: Box<dyn std::error::Error + Send + Sync> },
     #[error(
         "the schema `oncely` in that database is of another version; run `oncely migrate up` with \
          the same --database first"
@@ -37,8 +36,8 @@ pub enum DemoError {
     OwnPath { source: std::io::Error },
     #[error("{worker} ended, though it was to run; the end of what it said:\n{said}")]
     WorkerEnded { worker: String, said: String },
-    #[error("{what} for {seconds} seconds: {next}")]
-    Stuck { what: &'static str, seconds: u64, next: String },
+    #[error("{what} within {seconds} seconds; look at the workers' logs with --keep")]
+    Stuck { what: &'static str, seconds: u64 },
     #[error("interrupted")]
     Interrupted,
 }
@@ -50,8 +49,8 @@ impl DemoError {
         match self {
             Self::NoPostgres { .. } | Self::Kafka { .. } => true,
             Self::Store(error) => matches!(error, StoreError::Unavailable { .. }),
-            Self::Migrate { source } => matches!(source, MigrateError::Execute(sqlx::Error::Io(_))),
-            Self::Server { .. }
+            Self::Migrate { .. }
+            | Self::Server { .. }
             | Self::Broker { .. }
             | Self::Publish { .. }
             | Self::Settings(_)

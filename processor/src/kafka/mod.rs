@@ -38,6 +38,7 @@ mod slots;
 mod stats;
 mod thread;
 mod topic_id;
+mod topics;
 mod trouble;
 
 pub use admin::{ANSWER_MAX, Admin, TopicInfo, TopicRetention, WitnessCheck};
@@ -52,6 +53,7 @@ pub use settings::{
     Assignor, ClientSettings, ConsumerSettings, DRAIN_DEFAULT, GroupProtocol, HEARTBEAT_DEFAULT,
     POLL_INTERVAL_DEFAULT, SESSION_TIMEOUT_DEFAULT, SettingsError,
 };
+pub use topics::Topics;
 pub use stats::{ConsumerCounts, PartitionOffsets};
 
 /// Trouble of one kind is reported at most this often; every case is counted.

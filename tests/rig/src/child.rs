@@ -59,6 +59,8 @@ pub struct ChildSpec {
     pub args: Vec<OsString>,
     /// Variables added to the environment.
     pub env: Vec<(OsString, OsString)>,
+    /// Variables of this process that the program does not inherit.
+    pub unset: Vec<OsString>,
     /// Its working directory; without one, that of this process.
     pub dir: Option<PathBuf>,
     /// File that its output and errors are added to.
@@ -278,6 +280,7 @@ fn gated(spec: &ChildSpec) -> Result<Command, RigError> {
     let also = log.try_clone().map_err(RigError::at("share", &spec.log))?;
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(GATE).arg("sh").arg(&spec.program).args(&spec.args);
+    spec.unset.iter().for_each(|name| drop(command.env_remove(name)));
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(log).stderr(also);
     // A group of its own: Ctrl-C in a terminal is for the program that started it.

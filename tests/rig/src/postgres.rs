@@ -260,6 +260,7 @@ impl Cluster {
             program: self.binaries.postgres(),
             args,
             env,
+            unset: Vec::new(),
             dir: Some(scratch.to_path_buf()),
             log: self.log(),
             run_as: self.run_as,
