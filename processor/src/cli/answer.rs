@@ -24,11 +24,18 @@ pub(super) struct Answer {
     pub(super) text: String,
     pub(super) json: Value,
     pub(super) exit: Exit,
+    /// Printed already, by a command that went on afterwards.
+    pub(super) is_said: bool,
 }
 
 impl Answer {
     pub(super) fn new(text: impl Into<String>, json: Value) -> Self {
-        Self { text: text.into(), json, exit: Exit::Ok }
+        Self { text: text.into(), json, exit: Exit::Ok, is_said: false }
+    }
+
+    /// The end of a command whose answer was printed already.
+    pub(super) const fn said(exit: Exit) -> Self {
+        Self { text: String::new(), json: Value::Null, exit, is_said: true }
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) struct Context {
     pub(super) environment: Environment,
     pub(super) output: Output,
     pub(super) yes: bool,
+    /// Given as a flag, rather than found in the settings.
+    pub(super) named_database: Option<String>,
+    pub(super) named_brokers: Option<String>,
 }
 
 /// Flags of every command.
@@ -46,6 +49,7 @@ pub(super) struct Global {
 
 impl Global {
     pub(super) fn context(self, mut environment: Environment) -> Result<Context, CliError> {
+        let (named_database, named_brokers) = (self.database.clone(), self.brokers.clone());
         if let Some(url) = self.database {
             environment.set("ONCELY_DATABASE_URL", url);
         }
@@ -56,7 +60,8 @@ impl Global {
         if let Some(file) = self.config.or(named) {
             environment.under_file(&file)?;
         }
-        Ok(Context { environment, output: self.output, yes: self.yes })
+        let (output, yes) = (self.output, self.yes);
+        Ok(Context { environment, output, yes, named_database, named_brokers })
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use sqlx::migrate::MigrateError;
 
 use crate::config::{ConfigError, ConfigErrors};
+use crate::demo::DemoError;
 use crate::kafka::{KafkaError, SettingsError};
 use crate::store::StoreError;
 use crate::store::error::NextStep;
@@ -58,6 +59,8 @@ pub(super) enum CliError {
     KafkaSettings { source: SettingsError },
     #[error("the processor stopped")]
     Run { source: RunError },
+    #[error("the demo could not be shown")]
+    Demo { source: DemoError },
     #[error("{what}")]
     Store { what: String, source: StoreError },
     #[error("the schema cannot be brought up to date")]
@@ -86,6 +89,9 @@ impl CliError {
                     Exit::Failed
                 }
             },
+            Self::Demo { source } if source.is_missing_dependency() => Exit::Unavailable,
+            Self::Demo { source: DemoError::Settings(_) } => Exit::Config,
+            Self::Demo { .. } => Exit::Failed,
             Self::Store { source, .. } => match source.next_step() {
                 NextStep::Wait | NextStep::Again => Exit::Unavailable,
                 NextStep::Bisect | NextStep::Halt => Exit::Failed,

@@ -6,6 +6,7 @@
 mod answer;
 mod codes;
 mod context;
+mod demo;
 mod dry_run;
 mod effects;
 mod exit;
@@ -82,6 +83,17 @@ SIGTERM stops cleanly: what is in flight is settled first. Settings: oncely help
 Examples:
   oncely run connectors/ --database postgres://oncely@localhost/oncely --brokers localhost:9092 --migrate")]
     Run(run::Run),
+    /// See it work: events, repeats, faults and kills, and a table of what took place
+    #[command(after_help = "\
+Needs no services: broker, database and provider are its own, and gone at the end. Exit code 1 when
+any number is wrong.
+
+Examples:
+  oncely demo
+  oncely demo --output json
+  oncely demo --keep                    look around with the other commands afterwards
+  oncely demo --kafka localhost:9092 --database postgres://postgres@localhost/test")]
+    Demo(demo::Demo),
     /// Bring the schema in the database up to date
     #[command(subcommand)]
     Migrate(migrate::Migrate),
@@ -151,6 +163,7 @@ fn failed(error: &CliError) -> ExitCode {
 fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
     match command {
         Command::Run(run) => run.run(context),
+        Command::Demo(demo) => demo.run(context),
         Command::Test(test) => test.run(context),
         Command::Schema => Ok(schema::run()),
         Command::Help(help) => help.run(),

@@ -8,11 +8,19 @@ use super::exit::CliError;
 
 /// Prints an answer on standard output. A closed pipe is no error: the reader has seen enough.
 pub(super) fn answer(output: Output, answer: &Answer) {
+    if answer.is_said {
+        return;
+    }
     let text = match output {
         Output::Table => answer.text.trim_end().to_owned(),
         Output::Json => serde_json::to_string_pretty(&answer.json).unwrap_or_default(),
     };
     drop(writeln!(io::stdout().lock(), "{text}"));
+}
+
+/// Prints a line for people on standard error, beside the answer.
+pub(super) fn note(text: &str) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
 /// Prints what the parser of the command line has to say: help, version, or wrong usage.

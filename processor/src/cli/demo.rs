@@ -1,0 +1,319 @@
+//! `oncely demo`: the demo on the screen.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::answer::Answer;
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::print;
+use crate::clock::{self, Moment as Instant};
+use crate::demo::{self, DemoError, Finished, Happening, Moment, Options, Report, Show, Tally};
+
+/// Between two lines about progress where there is no bar.
+const LINE_EVERY: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Demo {
+    /// Real Kafka to run on; a topic and a group are made there, and removed at the end
+    #[arg(long, value_name = "HOST:PORT")]
+    kafka: Option<String>,
+    /// Publish the same events and meet the same faults as a run before
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Leave everything up at the end, to look around with the other commands, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Demo {
+    pub(super) fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|source| CliError::Start { source })?;
+        let answer = runtime.block_on(self.shown(context));
+        // What is left hangs at the provider on purpose.
+        runtime.shutdown_background();
+        answer
+    }
+
+    async fn shown(self, context: &Context) -> Result<Answer, CliError> {
+        let failed = |source| CliError::Demo { source };
+        let program = std::env::current_exe();
+        let options = Options {
+            seed: self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
+            kafka: self.kafka.or_else(|| context.named_brokers.clone()),
+            database: context.named_database.clone(),
+            environment: context.environment.clone(),
+            program: program.map_err(|source| failed(DemoError::OwnPath { source }))?,
+        };
+        let screen = Screen::new();
+        let shown = tokio::select! {
+            shown = demo::run(&options, &screen) => shown,
+            () = told_to_stop() => Err(DemoError::Interrupted),
+        };
+        screen.clear();
+        let finished = shown.map_err(failed)?;
+        for line in finished.report.wrong_lines() {
+            print::note(&format!("wrong: {line}"));
+        }
+        let mut answer = answer(&finished.report, options.seed);
+        if self.keep {
+            print::answer(context.output, &answer);
+            print::note(&left_up(&finished));
+            told_to_stop().await;
+        }
+        if let Err(error) = finished.leave().await {
+            print::note(&format!("not everything could be taken away: {}", print::chain(&error)));
+            answer.exit = Exit::Failed;
+        }
+        Ok(if self.keep { Answer::said(answer.exit) } else { answer })
+    }
+}
+
+/// SIGINT or SIGTERM.
+async fn told_to_stop() {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+fn answer(report: &Report, seed: u64) -> Answer {
+    let json = json!({
+        "events": report.events,
+        "repeats_absorbed": report.repeats_absorbed,
+        "stale_ignored": report.stale_ignored,
+        "effects": report.done,
+        "held": report.held,
+        "duplicates_at_provider": report.duplicates,
+        "lost": report.lost,
+        "kills": report.kills,
+        "seconds": (report.seconds * 10.0).round() / 10.0,
+    });
+    let exit = if report.is_right() { Exit::Ok } else { Exit::Failed };
+    Answer { exit, ..Answer::new(table(report, seed), json) }
+}
+
+fn table(report: &Report, seed: u64) -> String {
+    let again = report.records.saturating_sub(report.events);
+    let invoices = report.owed.checked_div(2).unwrap_or(0);
+    let rows = [
+        ("events", report.events, format!("{again} of them published twice, at new offsets")),
+        ("effects owed", report.owed, format!("{invoices} invoices: a charge and a receipt each")),
+        ("  done", report.done, "counted in the provider's own log".to_owned()),
+        ("  held", report.held, "for a person to decide".to_owned()),
+        ("  lost", report.lost, String::new()),
+        ("duplicates at the provider", report.duplicates, String::new()),
+        ("repeats absorbed", report.repeats_absorbed, String::new()),
+        ("stale ignored", report.stale_ignored, "older than what was known".to_owned()),
+        (
+            "workers killed",
+            report.kills,
+            format!("kill -9, with {} effects in flight", report.in_flight_at_kills),
+        ),
+        ("answers lost", report.answers_lost, "after the provider had acted".to_owned()),
+        ("errors answered", report.errors, "500, 502, 503, 429".to_owned()),
+    ];
+    let mut text = String::from("\n");
+    for (name, number, note) in rows {
+        let line = format!("{name:<27} {:>7}   {note}", thousands(number));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    let verdict = if report.is_right() { "every number is right" } else { "NOT RIGHT" };
+    text.push_str(&format!("\n{verdict}, after {:.1} s (seed {seed})\n", report.seconds));
+    text
+}
+
+/// `1,200`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len().saturating_add(2));
+    for (place, digit) in digits.chars().enumerate() {
+        let left = digits.len().saturating_sub(place);
+        if place > 0 && left.checked_rem(3) == Some(0) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn left_up(finished: &Finished) -> String {
+    let mut text = String::from("\neverything is left up; in another terminal:\n\n");
+    for (name, value) in finished.settings() {
+        if ["ONCELY_DATABASE_URL", "ONCELY_KAFKA_BROKERS", "ONCELY_CONNECTORS"].contains(&name) {
+            text.push_str(&format!("  export {name}='{value}'\n"));
+        }
+    }
+    let connector = finished.connector();
+    text.push_str(&format!("  oncely explain in_0300:invoice.paid --connector {connector}\n"));
+    text.push_str(&format!("  oncely effects list --connector {connector} --limit 10\n"));
+    text.push_str("  oncely progress list\n\n");
+    text.push_str(&format!("connector file and logs: {}\n", finished.dir().display()));
+    text.push_str("Ctrl-C ends it and takes everything away");
+    text
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// A bar and lines above it on a terminal; lines alone elsewhere.
+struct Screen {
+    bar: Option<ProgressBar>,
+    began: Instant,
+    said: Cell<Instant>,
+}
+
+impl Screen {
+    fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(1);
+            let look = "{bar:30} {pos}/{len} effects  {msg}";
+            // The look is a constant; without it the bar has the library's own.
+            if let Ok(style) = ProgressStyle::with_template(look) {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self { bar, began: clock::now(), said: Cell::new(clock::now()) }
+    }
+
+    fn line(&self, text: &str) {
+        let text = format!("{:>5.1}s  {text}", clock::since(self.began).as_secs_f64());
+        match &self.bar {
+            Some(bar) => bar.suspend(|| print::note(&text)),
+            None => print::note(&text),
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Show for Screen {
+    fn happened(&self, happening: &Happening) {
+        self.line(&told(happening));
+    }
+
+    fn progress(&self, tally: &Tally) {
+        let text = format!(
+            "{} of {} records published, {} calls, {} kills",
+            tally.published, tally.records, tally.calls, tally.kills
+        );
+        if let Some(bar) = &self.bar {
+            bar.set_length(tally.owed);
+            bar.set_position(tally.effects);
+            bar.set_message(text);
+        } else if clock::since(self.said.get()) >= LINE_EVERY {
+            self.said.set(clock::now());
+            self.line(&format!("{} of {} effects; {text}", tally.effects, tally.owed));
+        }
+    }
+}
+
+fn told(happening: &Happening) -> String {
+    match happening {
+        Happening::Ready { database, brokers, provider, seed } => {
+            format!("{database}, kafka at {brokers}, provider at {provider}, seed {seed}")
+        }
+        Happening::Started { workers } => format!("{} started", workers.join(" and ")),
+        Happening::Killed { worker, in_flight, moment, instead } => {
+            let moment = match moment {
+                Moment::BeforeAnswer => "the provider had acted and not answered yet",
+                Moment::BeforeEffect => "the provider had read the requests and not acted yet",
+            };
+            format!("kill -9 {worker}, {in_flight} effects in flight: {moment}; {instead} starts")
+        }
+        Happening::TakenOver { worker, after, effects } => format!(
+            "{worker} was found dead and its {effects} effects were taken over, {:.1} s after the kill",
+            after.as_secs_f64()
+        ),
+        Happening::ProviderDown { for_about } => format!(
+            "the provider goes down for {} ms and cuts every call",
+            for_about.as_millis()
+        ),
+        Happening::ProviderUp => "the provider is back".to_owned(),
+        Happening::Published { records } => format!("all {records} records are published"),
+        Happening::Finished => "every effect is done, every offset committed".to_owned(),
+        Happening::GivenUp { after } => {
+            format!("not everything is finished after {:.0} s, counting now", after.as_secs_f64())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(wrong: &[&str]) -> Report {
+        Report {
+            events: 1_000,
+            records: 1_300,
+            owed: 1_200,
+            done: 1_200,
+            held: 0,
+            repeats_absorbed: 300,
+            stale_ignored: 100,
+            duplicates: 0,
+            lost: 0,
+            kills: 2,
+            in_flight_at_kills: 17,
+            answers_lost: 81,
+            errors: 93,
+            recognised: 60,
+            seconds: 21.44,
+            wrong: wrong.iter().map(|text| (*text).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn the_closing_table_is_what_people_read() {
+        insta::assert_snapshot!(answer(&report(&[]), 7).text);
+    }
+
+    #[test]
+    fn a_wrong_number_is_a_failure_in_text_and_exit_code() {
+        assert_eq!(answer(&report(&[]), 7).exit, Exit::Ok);
+        let wrong = answer(&report(&["stale events ignored: 99 instead of 100"]), 7);
+        assert_eq!(wrong.exit, Exit::Failed);
+        assert!(wrong.text.contains("NOT RIGHT"));
+    }
+
+    #[test]
+    fn machines_get_exactly_the_promised_fields() {
+        let json = answer(&report(&[]), 7).json;
+        let mut fields: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+        fields.sort_unstable();
+        let promised = [
+            "duplicates_at_provider",
+            "effects",
+            "events",
+            "held",
+            "kills",
+            "lost",
+            "repeats_absorbed",
+            "seconds",
+            "stale_ignored",
+        ];
+        assert_eq!(fields, promised);
+        assert_eq!(json["seconds"], 21.4);
+    }
+}
