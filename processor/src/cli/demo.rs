@@ -246,10 +246,9 @@ fn told(happening: &Happening) -> String {
             "{worker} was found dead and its {effects} effects were taken over, {:.1} s after the kill",
             after.as_secs_f64()
         ),
-        Happening::ProviderDown { for_about } => format!(
-            "the provider goes down for {} ms and cuts every call",
-            for_about.as_millis()
-        ),
+        Happening::ProviderDown { for_about } => {
+            format!("the provider goes down for {} ms and cuts every call", for_about.as_millis())
+        }
         Happening::ProviderUp => "the provider is back".to_owned(),
         Happening::Published { records } => format!("all {records} records are published"),
         Happening::Finished => "every effect is done, every offset committed".to_owned(),

@@ -2,9 +2,10 @@
 //!
 //! Kills happen at two bad moments: when the provider has acted and its answer is under way, and when
 //! the provider has read a request and not acted yet. To meet them for sure, the provider holds its
-//! answers (or its effects) back until the database shows what a worker has in hand; then it dies.
+//! answers (or its effects) back once the database shows that a worker has effects in hand; the
+//! database is asked again, and the worker dies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use oncely_rig::provider::{Fault, Hold, Rule};
@@ -29,14 +30,16 @@ use oncely_core::effect::status::Status;
 const WORKERS: usize = 2;
 /// Records between two looks at what happens.
 const LOOK_RECORDS: usize = 10;
+/// Pause with each look while publishing, so that faults and kills meet a stream and no heap.
+const PACE: Duration = Duration::from_millis(40);
 /// Pause between two looks when nothing is published.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(60);
 /// Pause between two questions to the database.
 const ASK_EVERY: Duration = Duration::from_millis(400);
 /// Effects that a worker should have in hand when it is killed.
 const IN_FLIGHT_WANTED: u64 = 4;
-/// Wait for that many; then fewer are enough.
-const IN_FLIGHT_WAIT: Duration = Duration::from_secs(1);
+/// Wait for that many, while publishing goes on; then one is enough.
+const IN_FLIGHT_WAIT: Duration = Duration::from_secs(4);
 /// Longest wait for any effect in flight.
 const IN_FLIGHT_WAIT_MAX: Duration = Duration::from_secs(25);
 /// What is on the way to the provider when a claim is seen has arrived after this time.
@@ -54,7 +57,7 @@ const COURSE: [(usize, Deed); 6] = [
     (30, Deed::Kill(Moment::BeforeAnswer)),
     (50, Deed::MailErrors),
     (55, Deed::Outage),
-    (70, Deed::Kill(Moment::BeforeEffect)),
+    (75, Deed::Kill(Moment::BeforeEffect)),
     (85, Deed::MailErrors),
 ];
 
@@ -86,6 +89,8 @@ pub(super) struct Director<'a> {
     published: usize,
     deeds: Deeds,
     orphaned: Vec<Orphaned>,
+    /// Kills to come, each since when.
+    armed: VecDeque<(Moment, Instant)>,
     asked: Instant,
 }
 
@@ -116,6 +121,7 @@ impl<'a> Director<'a> {
             published: 0,
             deeds: Deeds::default(),
             orphaned: Vec::new(),
+            armed: VecDeque::new(),
             asked: clock::now(),
         })
     }
@@ -155,11 +161,18 @@ impl<'a> Director<'a> {
             self.published = self.published.saturating_add(1);
             if self.published.checked_rem(LOOK_RECORDS) == Some(0) {
                 self.look(publications.len()).await?;
+                self.kill_if_busy().await?;
+                tokio::time::sleep(PACE).await;
             }
             let share = self.published.saturating_mul(100).checked_div(publications.len());
             while let Some((_, deed)) = course.next_if(|(at, _)| share >= Some(*at)) {
-                self.act(deed, publications.len()).await?;
+                self.act(deed).await?;
             }
+        }
+        while !self.armed.is_empty() {
+            tokio::time::sleep(LOOK_EVERY).await;
+            self.look(publications.len()).await?;
+            self.kill_if_busy().await?;
         }
         let records = u64::try_from(publications.len()).unwrap_or(u64::MAX);
         self.plan.publications = publications;
@@ -167,9 +180,12 @@ impl<'a> Director<'a> {
         Ok(())
     }
 
-    async fn act(&mut self, deed: Deed, records: usize) -> Result<(), DemoError> {
+    async fn act(&mut self, deed: Deed) -> Result<(), DemoError> {
         match deed {
-            Deed::Kill(moment) => self.kill(moment, records).await,
+            Deed::Kill(moment) => {
+                self.armed.push_back((moment, clock::now()));
+                Ok(())
+            }
             Deed::Outage => {
                 self.show.happened(&Happening::ProviderDown { for_about: OUTAGE });
                 self.world.provider.listener_off().await;
@@ -186,36 +202,36 @@ impl<'a> Director<'a> {
         }
     }
 
-    /// Kills the worker that has the most in hand, at the moment asked for, and starts another.
-    async fn kill(&mut self, moment: Moment, records: usize) -> Result<(), DemoError> {
-        let hold = match moment {
+    /// Carries out the next kill once a worker has enough in hand.
+    async fn kill_if_busy(&mut self) -> Result<(), DemoError> {
+        let Some((moment, since)) = self.armed.front().copied() else { return Ok(()) };
+        let waited = clock::since(since);
+        if waited > IN_FLIGHT_WAIT_MAX {
+            let seconds = IN_FLIGHT_WAIT_MAX.as_secs();
+            return Err(DemoError::Stuck { what: "no worker had an effect in hand", seconds });
+        }
+        let enough = if waited < IN_FLIGHT_WAIT { IN_FLIGHT_WANTED } else { 1 };
+        if self.busiest().await?.is_none_or(|(_, claims)| claims < enough) {
+            return Ok(());
+        }
+        // What is in flight now ends soon; what the provider holds back stays in flight.
+        self.world.provider.hold(match moment {
             Moment::BeforeAnswer => Hold::BeforeAnswer,
             Moment::BeforeEffect => Hold::BeforeApply,
-        };
-        let began = clock::now();
-        let victim = loop {
-            self.world.provider.hold(hold);
-            tokio::time::sleep(ON_THE_WAY).await;
-            let busiest = self.busiest().await?;
-            let waited = clock::since(began);
-            let enough = if waited < IN_FLIGHT_WAIT { IN_FLIGHT_WANTED } else { 1 };
-            if let Some((name, claims)) = busiest.filter(|(_, claims)| *claims >= enough) {
-                break (name, claims);
-            }
-            if waited > IN_FLIGHT_WAIT_MAX {
-                let seconds = IN_FLIGHT_WAIT_MAX.as_secs();
-                return Err(DemoError::Stuck { what: "no worker had an effect in hand", seconds });
-            }
-            self.look(records).await?;
-        };
-        let (worker, in_flight) = victim;
-        self.workers.kill(&worker).await?;
+        });
+        tokio::time::sleep(ON_THE_WAY).await;
+        let busiest = self.busiest().await?.filter(|(_, claims)| *claims >= enough);
+        if let Some((worker, in_flight)) = busiest {
+            self.workers.kill(&worker).await?;
+            self.armed.pop_front();
+            let instead = self.workers.start()?;
+            self.deeds.kills = self.deeds.kills.saturating_add(1);
+            self.deeds.in_flight = self.deeds.in_flight.saturating_add(in_flight);
+            let since = clock::now();
+            self.orphaned.push(Orphaned { worker: worker.clone(), in_flight, since });
+            self.show.happened(&Happening::Killed { worker, in_flight, moment, instead });
+        }
         self.world.provider.release();
-        let instead = self.workers.start()?;
-        self.deeds.kills = self.deeds.kills.saturating_add(1);
-        self.deeds.in_flight = self.deeds.in_flight.saturating_add(in_flight);
-        self.orphaned.push(Orphaned { worker: worker.clone(), in_flight, since: clock::now() });
-        self.show.happened(&Happening::Killed { worker, in_flight, moment, instead });
         Ok(())
     }
 
@@ -296,9 +312,10 @@ impl<'a> Director<'a> {
         let orphaned = std::mem::take(&mut self.orphaned);
         for one in orphaned {
             let host = self.workers.host(&one.worker);
-            let over = rows.iter().filter(|row| row.host == host).all(|row| {
-                row.is_dead && row.claims == 0
-            });
+            let over = rows
+                .iter()
+                .filter(|row| row.host == host)
+                .all(|row| row.is_dead && row.claims == 0);
             if over {
                 self.show.happened(&Happening::TakenOver {
                     worker: one.worker,

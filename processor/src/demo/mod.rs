@@ -20,10 +20,10 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
+use self::director::Director;
 pub use self::error::DemoError;
 pub use self::show::{Happening, Moment, Show, Tally};
 pub use self::verdict::Report;
-use self::director::Director;
 use self::workers::Workers;
 use self::world::World;
 use crate::config::Environment;

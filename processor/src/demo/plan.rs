@@ -14,13 +14,13 @@ use rand::{Rng, SeedableRng};
 use serde_json::json;
 
 /// Partitions of the topic.
-pub const PARTITIONS: i32 = 4;
+pub(super) const PARTITIONS: i32 = 4;
 /// Different events.
-pub const EVENTS: usize = 1_000;
+pub(super) const EVENTS: usize = 1_000;
 /// Events that are published a second time, at new offsets.
-pub const REPEATS: usize = 300;
+pub(super) const REPEATS: usize = 300;
 /// Events that are published after a newer one of their invoice.
-pub const STALE: usize = 100;
+pub(super) const STALE: usize = 100;
 /// Invoices of one event: they come paid.
 const AT_ONCE: usize = 200;
 /// Invoices that are created, then paid.
@@ -30,33 +30,33 @@ const _: () = assert!(AT_ONCE + 2 * (IN_ORDER + STALE) == EVENTS);
 
 /// An invoice that must be charged once and have one receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invoice {
+pub(super) struct Invoice {
     /// `in_0001`.
-    pub id: String,
+    pub(super) id: String,
     /// The tenant.
-    pub account: String,
+    pub(super) account: String,
     /// Who gets the receipt.
-    pub email: String,
+    pub(super) email: String,
     /// What is charged.
-    pub amount_cents: u32,
+    pub(super) amount_cents: u32,
 }
 
 /// One record to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publication {
-    pub partition: i32,
-    pub key: String,
+pub(super) struct Publication {
+    pub(super) partition: i32,
+    pub(super) key: String,
     /// JSON.
-    pub value: String,
+    pub(super) value: String,
 }
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// Every invoice is owed a charge and a receipt.
-    pub invoices: Vec<Invoice>,
+    pub(super) invoices: Vec<Invoice>,
     /// In the order of publication.
-    pub publications: Vec<Publication>,
+    pub(super) publications: Vec<Publication>,
 }
 
 /// A record with its moment: a number between 0 and 1, the whole run being 1.
@@ -69,7 +69,7 @@ struct Timed {
 impl Plan {
     /// Equal seeds give equal plans.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let count = AT_ONCE.saturating_add(IN_ORDER).saturating_add(STALE);
         let invoices: Vec<Invoice> =
@@ -105,7 +105,7 @@ impl Plan {
 
     /// Effects that must take place: a charge and a receipt for each invoice.
     #[must_use]
-    pub fn owed(&self) -> usize {
+    pub(super) fn owed(&self) -> usize {
         self.invoices.len().saturating_mul(2)
     }
 }
@@ -147,8 +147,7 @@ impl Invoice {
                 "email": self.email,
             },
         });
-        let publication =
-            Publication { partition, key: self.id.clone(), value: value.to_string() };
+        let publication = Publication { partition, key: self.id.clone(), value: value.to_string() };
         Timed { at, publication, first_of_invoice }
     }
 }

@@ -7,22 +7,44 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Happening {
     /// The servers are up.
-    Ready { database: String, brokers: String, provider: String, seed: u64 },
+    Ready {
+        database: String,
+        brokers: String,
+        provider: String,
+        seed: u64,
+    },
     /// The first workers were started.
-    Started { workers: Vec<String> },
+    Started {
+        workers: Vec<String>,
+    },
     /// A worker was killed with SIGKILL while its effects were in flight.
-    Killed { worker: String, in_flight: u64, moment: Moment, instead: String },
+    Killed {
+        worker: String,
+        in_flight: u64,
+        moment: Moment,
+        instead: String,
+    },
     /// Others took over what a killed worker had in hand.
-    TakenOver { worker: String, after: Duration, effects: u64 },
+    TakenOver {
+        worker: String,
+        after: Duration,
+        effects: u64,
+    },
     /// The provider refuses connections, and cut those that were open.
-    ProviderDown { for_about: Duration },
+    ProviderDown {
+        for_about: Duration,
+    },
     ProviderUp,
     /// Everything is published.
-    Published { records: u64 },
+    Published {
+        records: u64,
+    },
     /// All effects are done and all offsets committed.
     Finished,
     /// Not everything was finished within the bound.
-    GivenUp { after: Duration },
+    GivenUp {
+        after: Duration,
+    },
 }
 
 /// Where effects were when their worker was killed.

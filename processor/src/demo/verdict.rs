@@ -14,9 +14,9 @@ use super::plan::{EVENTS, Invoice, Plan, REPEATS, STALE};
 use crate::store::admin::totals::Totals;
 
 /// Where the provider takes charges.
-pub const CHARGES: &str = "/v1/charges";
+pub(super) const CHARGES: &str = "/v1/charges";
 /// Where the provider takes mails.
-pub const MAILS: &str = "/emails";
+pub(super) const MAILS: &str = "/emails";
 /// How long a worker waits for an answer, as its connector file says, in microseconds.
 const TIMEOUT_US: u64 = 1_500_000;
 /// Sentences about wrong numbers that are shown.
@@ -24,7 +24,7 @@ const WRONG_SHOWN_MAX: usize = 20;
 
 /// What the database says.
 #[derive(Clone, Debug, Default)]
-pub struct Stored {
+pub(super) struct Stored {
     pub totals: Totals,
     /// Effects that wait for a person: effect id and business id.
     pub held: BTreeSet<(String, String)>,
@@ -34,7 +34,7 @@ pub struct Stored {
 
 /// What the demo did to its workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deeds {
+pub(super) struct Deeds {
     pub kills: u64,
     /// Effects that the killed workers had in flight.
     pub in_flight: u64,
@@ -85,7 +85,13 @@ struct Effect<'a> {
 
 /// Compares what was owed with what took place.
 #[must_use]
-pub fn verdict(plan: &Plan, log: &Log, stored: &Stored, deeds: &Deeds, seconds: f64) -> Report {
+pub(super) fn verdict(
+    plan: &Plan,
+    log: &Log,
+    stored: &Stored,
+    deeds: &Deeds,
+    seconds: f64,
+) -> Report {
     let effects = effects(log);
     let mut wrong = Vec::new();
     let mut duplicates = 0_usize;
@@ -198,12 +204,9 @@ fn by_invoice<'a>(effects: &'a [Effect<'a>], wrong: &mut Vec<String>) -> ByInvoi
             _ => None,
         };
         match invoice {
-            Some(invoice) => grouped
-                .entry(effect.endpoint)
-                .or_default()
-                .entry(invoice)
-                .or_default()
-                .push(effect),
+            Some(invoice) => {
+                grouped.entry(effect.endpoint).or_default().entry(invoice).or_default().push(effect)
+            }
             None => wrong.push(format!(
                 "effect {} at {} (key {}) names no invoice",
                 effect.number,
@@ -231,7 +234,10 @@ fn check_content(
     let amount = form(charge.body, "amount");
     if amount.as_deref() != Some(invoice.amount_cents.to_string().as_str()) {
         let charged = amount.unwrap_or_default();
-        return Some(format!("{} owes {} and was charged {charged}", invoice.id, invoice.amount_cents));
+        return Some(format!(
+            "{} owes {} and was charged {charged}",
+            invoice.id, invoice.amount_cents
+        ));
     }
     let mail_effect = mails.first()?;
     let text = mail(mail_effect.body, "text").unwrap_or_default();
@@ -252,7 +258,7 @@ fn mail(body: &str, name: &str) -> Option<String> {
 
 /// Effects whose own answer did not leave whole, as a success, while somebody waited for it.
 #[must_use]
-pub fn answers_lost(log: &Log) -> u64 {
+pub(super) fn answers_lost(log: &Log) -> u64 {
     let mut applied: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in log.entries() {
         match entry {

@@ -72,8 +72,7 @@ impl World {
             .await
             .map_err(server("the provider"))?;
         // A private database knows one demo only, so its keys can be the same in every run.
-        let connector =
-            if cluster.is_some() { "demo".to_owned() } else { format!("demo-{run}") };
+        let connector = if cluster.is_some() { "demo".to_owned() } else { format!("demo-{run}") };
         let world = Self {
             provider,
             broker,
@@ -156,14 +155,15 @@ async fn database(options: &Options) -> Result<(Option<Cluster>, Database), Demo
     if let Some(url) = &options.database {
         return Ok((None, read(url)?));
     }
-    let cluster = Cluster::start(&PostgresOptions::quick()).await.map_err(|source| match source {
-        RigError::NotFound { .. } => DemoError::NoPostgres {
-            remedy: "run `make demo`, which fetches them, install Debian's package postgresql, \
+    let cluster =
+        Cluster::start(&PostgresOptions::quick()).await.map_err(|source| match source {
+            RigError::NotFound { .. } => DemoError::NoPostgres {
+                remedy: "run `make demo`, which fetches them, install Debian's package postgresql, \
                      or give --database URL",
-            source,
-        },
-        source => DemoError::Server { what: "PostgreSQL", source },
-    })?;
+                source,
+            },
+            source => DemoError::Server { what: "PostgreSQL", source },
+        })?;
     cluster.create_database("demo").await.map_err(server("a database"))?;
     let database = read(&cluster.url("demo"))?;
     Ok((Some(cluster), database))

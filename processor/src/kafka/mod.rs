@@ -53,8 +53,8 @@ pub use settings::{
     Assignor, ClientSettings, ConsumerSettings, DRAIN_DEFAULT, GroupProtocol, HEARTBEAT_DEFAULT,
     POLL_INTERVAL_DEFAULT, SESSION_TIMEOUT_DEFAULT, SettingsError,
 };
-pub use topics::Topics;
 pub use stats::{ConsumerCounts, PartitionOffsets};
+pub use topics::Topics;
 
 /// Trouble of one kind is reported at most this often; every case is counted.
 pub const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);

@@ -19,8 +19,7 @@ fn effect(number: u64, endpoint: &str, key: &str, body: &str) -> Vec<Value> {
 }
 
 fn charge(number: u64, invoice: &Invoice) -> Vec<Value> {
-    let body =
-        format!("amount={}&metadata%5Binvoice%5D={}", invoice.amount_cents, invoice.id);
+    let body = format!("amount={}&metadata%5Binvoice%5D={}", invoice.amount_cents, invoice.id);
     effect(number, CHARGES, &format!("c-{}", invoice.id), &body)
 }
 
@@ -47,7 +46,8 @@ impl World {
             lines.extend(charge(number, invoice));
             lines.extend(receipt(number + 1, number, invoice));
         }
-        let totals = Totals { applied: 900, stale: 100, repeats: 300, done: 1_200, ..Totals::default() };
+        let totals =
+            Totals { applied: 900, stale: 100, repeats: 300, done: 1_200, ..Totals::default() };
         let stored = Stored { totals, ..Stored::default() };
         Self { plan, lines, stored, deeds: Deeds { kills: 2, in_flight: 9 } }
     }
