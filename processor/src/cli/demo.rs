@@ -45,7 +45,7 @@ impl Demo {
     }
 
     async fn shown(self, context: &Context) -> Result<Answer, CliError> {
-        let failed = |source| CliError::Demo { source };
+        let failed = |source| CliError::Demo { source: Box::new(source) };
         let program = std::env::current_exe();
         let options = Options {
             seed: self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),

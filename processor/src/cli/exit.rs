@@ -60,7 +60,7 @@ pub(super) enum CliError {
     #[error("the processor stopped")]
     Run { source: RunError },
     #[error("the demo could not be shown")]
-    Demo { source: DemoError },
+    Demo { source: Box<DemoError> },
     #[error("{what}")]
     Store { what: String, source: StoreError },
     #[error("the schema cannot be brought up to date")]
@@ -90,7 +90,7 @@ impl CliError {
                 }
             },
             Self::Demo { source } if source.is_missing_dependency() => Exit::Unavailable,
-            Self::Demo { source: DemoError::Settings(_) } => Exit::Config,
+            Self::Demo { source } if matches!(**source, DemoError::Settings(_)) => Exit::Config,
             Self::Demo { .. } => Exit::Failed,
             Self::Store { source, .. } => match source.next_step() {
                 NextStep::Wait | NextStep::Again => Exit::Unavailable,

@@ -53,7 +53,10 @@ pub(super) struct World {
 /// Where records are.
 #[derive(Debug)]
 pub(super) enum Broker {
-    Inside(MockBroker),
+    /// It lives as long as this value.
+    Inside {
+        _broker: MockBroker,
+    },
     Given(Topics),
 }
 
@@ -105,7 +108,7 @@ impl World {
     }
 
     pub(super) const fn is_inside(&self) -> bool {
-        matches!(self.broker, Broker::Inside(_))
+        matches!(self.broker, Broker::Inside { .. })
     }
 
     /// Where the database is, without credentials.
@@ -155,15 +158,14 @@ async fn database(options: &Options) -> Result<(Option<Cluster>, Database), Demo
     if let Some(url) = &options.database {
         return Ok((None, read(url)?));
     }
-    let cluster =
-        Cluster::start(&PostgresOptions::quick()).await.map_err(|source| match source {
-            RigError::NotFound { .. } => DemoError::NoPostgres {
-                remedy: "run `make demo`, which fetches them, install Debian's package postgresql, \
-                     or give --database URL",
-                source,
-            },
-            source => DemoError::Server { what: "PostgreSQL", source },
-        })?;
+    let cluster = Cluster::start(&PostgresOptions::quick()).await.map_err(|source| {
+        if !matches!(source, RigError::NotFound { .. }) {
+            return DemoError::Server { what: "PostgreSQL", source };
+        }
+        let remedy = "run `make demo`, which fetches them, install Debian's package postgresql, or \
+                      give --database URL";
+        DemoError::NoPostgres { remedy, source }
+    })?;
     cluster.create_database("demo").await.map_err(server("a database"))?;
     let database = read(&cluster.url("demo"))?;
     Ok((Some(cluster), database))
@@ -193,7 +195,7 @@ async fn broker(options: &Options, topic: &str) -> Result<(Broker, ClientSetting
         broker.create_topic(topic, PARTITIONS).map_err(inside)?;
         let client = ClientSettings::parse(&broker.brokers(), []);
         let client = client.map_err(|error| inside(error.into()))?;
-        return Ok((Broker::Inside(broker), client));
+        return Ok((Broker::Inside { _broker: broker }, client));
     };
     let given = |source| DemoError::Kafka { brokers: brokers.clone(), source };
     let mut environment = options.environment.clone();

@@ -280,7 +280,9 @@ fn gated(spec: &ChildSpec) -> Result<Command, RigError> {
     let also = log.try_clone().map_err(RigError::at("share", &spec.log))?;
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(GATE).arg("sh").arg(&spec.program).args(&spec.args);
-    spec.unset.iter().for_each(|name| drop(command.env_remove(name)));
+    for name in &spec.unset {
+        command.env_remove(name);
+    }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(log).stderr(also);
     // A group of its own: Ctrl-C in a terminal is for the program that started it.
