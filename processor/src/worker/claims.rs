@@ -55,7 +55,7 @@ impl Claims {
         self.list().contains_key(&(key, fence))
     }
 
-    /// How many claims are held under this id.
+    /// How many claims are held.
     pub(super) fn count(&self) -> usize {
         self.list().len()
     }

@@ -107,10 +107,6 @@ impl Lane {
         self.state().closed = true;
     }
 
-    pub(super) fn in_use(&self) -> u32 {
-        self.state().in_use
-    }
-
     pub(super) fn set_backlog(&self, backlog: bool) {
         self.backlog.store(backlog, Ordering::Release);
     }

@@ -111,7 +111,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let (lease, health) = (parts.lease.clone(), parts.health.clone());
     let pipeline = Pipeline::new(Arc::clone(&shared), lease, health, consumer, ends);
     let closed = pipeline.run(parts.stop.clone()).await;
-    drain_calls(&shared, parts.settings.worker.shutdown_grace).await;
+    drain_calls(&parts.claims, parts.settings.worker.shutdown_grace).await;
     match closed {
         Closed::Clean => Ok(()),
         Closed::Fatal(cause) => Err(RunError::Fatal { connector: name, cause }),
@@ -346,13 +346,11 @@ async fn ask(
     Ok(())
 }
 
-/// Waits for calls in flight and for their outcomes to be on record, within the grace.
-async fn drain_calls(shared: &Shared, grace: Duration) {
+/// Waits for calls in flight and for their outcomes to be on record, within the grace. What is still
+/// open then is found by its lease.
+async fn drain_calls(claims: &Claims, grace: Duration) {
     let begun = clock::now();
-    let in_use = || shared.lanes.iter().flatten().map(|lane| lane.in_use()).max().unwrap_or(0);
-    while in_use() > 0 && clock::since(begun) < grace {
+    while claims.count() > 0 && clock::since(begun) < grace {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Slots are free when outcomes are taken up; the settler writes them before it takes more.
-    tokio::time::sleep(Duration::ZERO).await;
 }
