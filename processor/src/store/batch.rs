@@ -139,11 +139,20 @@ pub async fn load_inbox(tx: &mut PgConnection, sorted: &[Key]) -> Result<BTreeMa
 
 /// Loads the open effects of lanes.
 pub async fn load_open(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<OpenEffect>> {
+    let named = load_open_named(tx, lanes).await?;
+    Ok(named.into_iter().map(|(effect, _)| effect).collect())
+}
+
+/// The same with each effect's name.
+pub(super) async fn load_open_named(
+    tx: &mut PgConnection,
+    lanes: &[Key],
+) -> Result<Vec<(OpenEffect, String)>> {
     let rows = query_file!("src/store/sql/effect_open.sql", &uuids(lanes)).fetch_all(tx).await?;
     rows.into_iter()
         .map(|row| {
             let status = Status::parse(&row.status);
-            Ok(OpenEffect {
+            let effect = OpenEffect {
                 key: key(row.key),
                 lane: key(row.lane),
                 event: key(row.event),
@@ -152,7 +161,8 @@ pub async fn load_open(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<OpenE
                 status: status
                     .ok_or(StoreError::Corrupt { key: key(row.key), what: "unknown status" })?,
                 after: keys(row.after_keys),
-            })
+            };
+            Ok((effect, row.name))
         })
         .collect()
 }

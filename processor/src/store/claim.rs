@@ -27,22 +27,23 @@ pub struct Claim {
     pub history: Recorded,
 }
 
-struct ClaimRow {
-    key: Uuid,
-    fence: i64,
-    event: Uuid,
-    lane: Uuid,
-    version: i64,
-    name: String,
-    connector: i32,
-    tenant: String,
-    business_id: String,
-    request: Option<Vec<u8>>,
-    was_unknown: bool,
-    attempts: i32,
-    takeovers: i16,
-    after_keys: Option<Vec<Uuid>>,
-    elapsed_ms: i64,
+pub(super) struct ClaimRow {
+    pub(super) key: Uuid,
+    pub(super) fence: i64,
+    pub(super) event: Uuid,
+    pub(super) lane: Uuid,
+    pub(super) version: i64,
+    pub(super) name: String,
+    pub(super) connector: i32,
+    pub(super) tenant: String,
+    pub(super) business_id: String,
+    pub(super) request: Option<Vec<u8>>,
+    pub(super) was_unknown: bool,
+    pub(super) attempts: i32,
+    pub(super) takeovers: i16,
+    pub(super) after_keys: Option<Vec<Uuid>>,
+    pub(super) elapsed_ms: i64,
+    pub(super) status: String,
 }
 
 impl From<ClaimRow> for Claim {

@@ -1,16 +1,17 @@
 //! Settling: outcomes go on record, and what waited for them may go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use oncely_core::effect::order::{Turn, awake};
+use oncely_core::effect::order::{OpenEffect, Turn, awake};
 use oncely_core::effect::outcome::OutcomeClass;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_as};
 use uuid::Uuid;
 
-use super::batch::{due, load_effects, load_open};
-use super::columns::{clean, key, uuids};
+use super::batch::{due, load_effects, load_open_named};
+use super::claim::{Claim, ClaimRow};
+use super::columns::{clean, key, uuid, uuids};
 use super::error::Result;
 
 /// Characters of a note, as the columns allow.
@@ -172,43 +173,86 @@ pub async fn park_rejected(tx: &mut PgConnection, rejected: &[Key]) -> Result<()
     Ok(())
 }
 
-/// Looks at the order of lanes again, in a statement later than what settled them: blocked effects
-/// whose turn has come become due, those that never can run are skipped. The lanes are locked by the
-/// caller.
-pub async fn wake(tx: &mut PgConnection, lanes: &[Key]) -> Result<Woken> {
-    let open = load_open(tx, lanes).await?;
-    if !open.iter().any(|effect| effect.blocked) {
-        return Ok(Woken::default());
-    }
-    let mut named: Vec<Key> = open
-        .iter()
-        .flat_map(|effect| effect.after.iter().copied())
-        .filter(|key| !open.iter().any(|effect| effect.key == *key))
-        .collect();
-    named.sort_unstable();
-    named.dedup();
-    let settled: BTreeMap<Key, Status> = if named.is_empty() {
-        BTreeMap::new()
-    } else {
-        load_effects(tx, &named).await?.into_iter().map(|(key, row)| (key, row.status)).collect()
-    };
-    let turns = awake(&open, &settled);
-    let changed: Vec<_> = turns.iter().filter(|(_, turn)| **turn != Turn::Blocked).collect();
-    if changed.is_empty() {
-        return Ok(Woken::default());
-    }
-    let key_ = uuids(changed.iter().map(|(key, _)| *key));
-    let skip: Vec<_> = changed.iter().map(|(_, turn)| **turn == Turn::Skip).collect();
-    let rows = query_file!("src/store/sql/effect_wake.sql", &key_, &skip).fetch_all(tx).await?;
-    let skipped = rows.iter().filter(|row| row.status == Status::Skipped.as_str());
-    let skipped: Vec<Key> = skipped.map(|row| key(row.key)).collect();
-    Ok(Woken { due: rows.len() > skipped.len(), skipped })
+/// Whoever wakes effects may claim them at once, where a slot is free.
+#[allow(missing_debug_implementations, reason = "a closure has none")]
+pub struct Claiming<'a> {
+    pub worker: Uuid,
+    /// Takes a slot for an effect of that name, if one is free.
+    pub take_slot: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 /// What became of effects that waited for others.
 #[derive(Clone, Debug, Default)]
 pub struct Woken {
     pub skipped: Vec<Key>,
+    /// With the effect's name.
+    pub claimed: Vec<(String, Claim)>,
     /// Some are due now.
     pub due: bool,
+}
+
+/// Looks at the order of lanes again, in a statement later than what settled them: blocked effects
+/// whose turn has come are claimed or become due, those that never can run are skipped. The lanes
+/// are locked by the caller.
+pub async fn wake(
+    tx: &mut PgConnection,
+    lanes: &[Key],
+    claiming: Option<Claiming<'_>>,
+) -> Result<Woken> {
+    let (open, names): (Vec<OpenEffect>, Vec<String>) =
+        load_open_named(tx, lanes).await?.into_iter().unzip();
+    if !open.iter().any(|effect| effect.blocked) {
+        return Ok(Woken::default());
+    }
+    let settled = settled_predecessors(tx, &open).await?;
+    let turns = awake(&open, &settled);
+    let named = open.iter().zip(&names);
+    let mut key_ = Vec::new();
+    let mut turn = Vec::new();
+    for (effect, name) in named {
+        let slot = || claiming.as_ref().is_some_and(|claiming| (claiming.take_slot)(name));
+        turn.push(match turns.get(&effect.key) {
+            None | Some(Turn::Blocked) => continue,
+            Some(Turn::Skip) => "skip".to_owned(),
+            Some(Turn::Ready) => if slot() { "claim" } else { "due" }.to_owned(),
+        });
+        key_.push(uuid(effect.key));
+    }
+    if key_.is_empty() {
+        return Ok(Woken::default());
+    }
+    let worker = claiming.map(|claiming| claiming.worker);
+    let rows = query_file_as!(ClaimRow, "src/store/sql/effect_wake.sql", &key_, &turn, worker as _)
+        .fetch_all(tx)
+        .await?;
+    let mut woken = Woken::default();
+    for row in rows {
+        if row.status == Status::Skipped.as_str() {
+            woken.skipped.push(key(row.key));
+        } else if row.status == Status::Claimed.as_str() {
+            woken.claimed.push((row.name.clone(), Claim::from(row)));
+        } else {
+            woken.due = true;
+        }
+    }
+    Ok(woken)
+}
+
+/// The final status of effects that others name with `after` and that are no longer open.
+async fn settled_predecessors(
+    tx: &mut PgConnection,
+    open: &[OpenEffect],
+) -> Result<BTreeMap<Key, Status>> {
+    let here: BTreeSet<Key> = open.iter().map(|effect| effect.key).collect();
+    let named: BTreeSet<Key> = open
+        .iter()
+        .filter(|effect| effect.blocked)
+        .flat_map(|effect| effect.after.iter().copied())
+        .filter(|key| !here.contains(key))
+        .collect();
+    if named.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let named: Vec<Key> = named.into_iter().collect();
+    Ok(load_effects(tx, &named).await?.into_iter().map(|(key, row)| (key, row.status)).collect())
 }

@@ -345,7 +345,7 @@ impl Pipeline {
             } else if deadline.is_some_and(|deadline| deadline <= now) {
                 partition.tracker.finish(Finished::waited_enough(done.offset));
             } else {
-                self.waiting.add((done.assignment, done.offset), done.open, deadline);
+                self.waiting.add((done.assignment, done.offset), done.open, now, deadline);
             }
         }
         report.claimed.into_iter().for_each(|held| self.send(held));
@@ -396,8 +396,8 @@ impl Pipeline {
         }
         self.keep();
         if clock::since(self.asked_last) >= ASK_EVERY {
+            let open = self.waiting.open(ASK_MAX, self.asked_last);
             self.asked_last = clock::now();
-            let open = self.waiting.open(ASK_MAX);
             if !open.is_empty() {
                 drop(self.asker.send(open));
             }

@@ -4,7 +4,7 @@
 //! no claim, but what it saw is evidence, and a success settles the effect whoever holds it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use oncely_core::effect::next::{Next, next_step};
@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::call::{Ended, How};
 use super::claims::{Claims, Held};
+use super::lane::Lane;
 use super::lease::Lease;
 use super::{Message, Shared};
 use crate::clock;
@@ -112,6 +113,7 @@ impl Settler {
         let shared = Arc::clone(&self.shared);
         let worker = self.lease.worker();
         let mut report = Report::default();
+        let slots = Slots::of(&shared);
         let mut tx = self.session.begin().await?;
         let lanes = settle_lanes(batch);
         let lock = shared.lane_lock();
@@ -126,23 +128,30 @@ impl Settler {
             settle_owned(&mut tx, owner, &prepared, &mut report).await?;
         }
         if !lanes.is_empty() {
-            let woken = settle::wake(&mut tx, &lanes).await?;
+            let take_slot = |name: &str| slots.take_for(name);
+            let claiming = settle::Claiming { worker, take_slot: &take_slot };
+            let woken = settle::wake(&mut tx, &lanes, Some(claiming)).await?;
             report.let_go.extend(woken.skipped);
+            let rule = |name: &str| shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
+            let held = |(name, claim): (String, _)| {
+                let rule = rule(&name)?.rule;
+                Some(Held { worker, rule, claim, unrenderable: None })
+            };
+            report.claimed.extend(woken.claimed.into_iter().filter_map(held));
             if woken.due {
                 shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
             }
         }
-        let slots = Slots::of(&shared);
         for (index, lane) in shared.lanes.iter().enumerate() {
             let Some(lane) = lane.as_ref().filter(|lane| lane.has_backlog()) else { continue };
-            let free = slots.reserve(index);
+            let free = slots.take(lane, SETTLED_MAX);
             if free == 0 {
                 continue;
             }
             let claimed =
                 claim::claim_due(&mut tx, worker, shared.connector_id, &lane.name, free).await?;
             lane.set_backlog(claimed.len() == free);
-            slots.used(index, claimed.len());
+            slots.refund(lane, free.saturating_sub(claimed.len()));
             let held = |claim| Held { worker, rule: index, claim, unrenderable: None };
             report.claimed.extend(claimed.into_iter().map(held));
         }
@@ -218,44 +227,50 @@ async fn settle_owned(
 
 // --------------------------------------------------------------------------------------------- //
 
-/// Slots reserved for the claims of one transaction; what is not kept goes back.
+/// Slots taken for the claims of one transaction; without [`Slots::keep`] they go back.
 struct Slots<'a> {
     shared: &'a Shared,
-    reserved: std::sync::Mutex<BTreeMap<usize, usize>>,
+    /// By rule.
+    taken: Mutex<BTreeMap<usize, usize>>,
 }
 
 impl<'a> Slots<'a> {
     const fn of(shared: &'a Shared) -> Self {
-        Self { shared, reserved: std::sync::Mutex::new(BTreeMap::new()) }
+        Self { shared, taken: Mutex::new(BTreeMap::new()) }
     }
 
-    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, usize>> {
-        self.reserved.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reserve(&self, rule: usize) -> usize {
-        let Some(lane) = self.shared.lane(rule) else { return 0 };
-        let free = lane.reserve(SETTLED_MAX);
-        self.map().insert(rule, free);
-        free
+    fn take(&self, lane: &Lane, want: usize) -> usize {
+        let got = lane.reserve(want);
+        let mut taken = self.taken();
+        let count = taken.entry(lane.rule).or_insert(0);
+        *count = count.saturating_add(got);
+        got
     }
 
-    /// Gives back what was reserved beyond `used`.
-    fn used(&self, rule: usize, used: usize) {
-        let reserved = self.map().insert(rule, used).unwrap_or(0);
-        if let Some(lane) = self.shared.lane(rule) {
-            lane.refund(reserved.saturating_sub(used));
+    fn take_for(&self, name: &str) -> bool {
+        let lane = self.shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
+        lane.is_some_and(|lane| self.take(lane, 1) == 1)
+    }
+
+    fn refund(&self, lane: &Lane, slots: usize) {
+        lane.refund(slots);
+        if let Some(count) = self.taken().get_mut(&lane.rule) {
+            *count = count.saturating_sub(slots);
         }
     }
 
     fn keep(self) {
-        self.map().clear();
+        self.taken().clear();
     }
 }
 
 impl Drop for Slots<'_> {
     fn drop(&mut self) {
-        for (rule, slots) in std::mem::take(&mut *self.map()) {
+        for (rule, slots) in std::mem::take(&mut *self.taken()) {
             if let Some(lane) = self.shared.lane(rule) {
                 lane.refund(slots);
             }

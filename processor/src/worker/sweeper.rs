@@ -250,7 +250,7 @@ impl Sweeper {
         lanes.sort_unstable();
         let mut tx = self.session.begin().await?;
         settle::lock_lanes(&mut tx, shared.lane_lock(), &lanes).await?;
-        let woken = settle::wake(&mut tx, &lanes).await?;
+        let woken = settle::wake(&mut tx, &lanes, None).await?;
         tx.commit().await?;
         shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
         drop(self.pipeline.send(Message::LetGo(woken.skipped)));

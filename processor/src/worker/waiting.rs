@@ -24,19 +24,20 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 struct Record {
     open: BTreeSet<Key>,
+    since: Moment,
     deadline: Option<Moment>,
 }
 
 impl Waiting {
-    /// Notes that a record waits. `deadline`: when it is let go whatever happens; `None`: never.
-    pub(super) fn add(&mut self, at: At, open: Vec<Key>, deadline: Option<Moment>) {
+    /// Notes that a record waits from now on. `deadline`: when it is let go whatever happens; `None`: never.
+    pub(super) fn add(&mut self, at: At, open: Vec<Key>, since: Moment, deadline: Option<Moment>) {
         for key in &open {
             self.by_effect.entry(*key).or_default().push(at);
         }
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, at));
         }
-        self.records.insert(at, Record { open: open.into_iter().collect(), deadline });
+        self.records.insert(at, Record { open: open.into_iter().collect(), since, deadline });
     }
 
     /// An effect holds nothing back any more; gives the records that wait for nothing else.
@@ -82,10 +83,11 @@ impl Waiting {
         }
     }
 
-    /// Up to `limit` effects that records wait for, those of the oldest records first.
-    pub(super) fn open(&self, limit: usize) -> Vec<Key> {
+    /// Up to `limit` effects that records have waited for since before `before`, those of the oldest
+    /// records first. What is young is most likely in this process's own hands.
+    pub(super) fn open(&self, limit: usize, before: Moment) -> Vec<Key> {
         let mut keys = BTreeSet::new();
-        for record in self.records.values() {
+        for record in self.records.values().filter(|record| record.since < before) {
             if keys.len() >= limit {
                 break;
             }

@@ -104,7 +104,7 @@ pub async fn resolve(
         park_rejected(tx, &[effect]).await?;
     }
     if resolution.status().is_final() {
-        wake(tx, &[known.lane]).await?;
+        wake(tx, &[known.lane], None).await?;
     }
     Ok(Resolved::From(status))
 }

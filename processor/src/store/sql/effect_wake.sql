@@ -1,9 +1,18 @@
--- Blocked effects whose turn has come are due now; those that never can run are skipped.
+-- Blocked effects whose turn has come: claimed where a slot is free, else due now; those that never
+-- can run are skipped. The lanes are locked, so nothing else changes these rows.
 UPDATE oncely.effect AS e
-SET status = CASE WHEN u.skip THEN 'skipped' ELSE 'waiting' END,
-    due_at = CASE WHEN u.skip THEN NULL ELSE now() END,
-    settled_at = CASE WHEN u.skip THEN now() END,
-    note = CASE WHEN u.skip THEN 'an effect that it comes after was not done' END
-FROM UNNEST($1::uuid[], $2::boolean[]) AS u (key, skip)
-WHERE e.key = u.key AND e.status = 'waiting' AND e.due_at IS NULL
-RETURNING e.key, e.status
+SET status = CASE u.turn WHEN 'claim' THEN 'claimed' WHEN 'skip' THEN 'skipped' ELSE 'waiting' END,
+    worker = CASE WHEN u.turn = 'claim' THEN $3::uuid END,
+    fence = CASE WHEN u.turn = 'claim' THEN nextval('oncely.fence') ELSE e.fence END,
+    due_at = CASE WHEN u.turn = 'due' THEN now() END,
+    first_sent_at = CASE WHEN u.turn = 'claim' THEN coalesce(e.first_sent_at, now())
+                         ELSE e.first_sent_at END,
+    last_sent_at = CASE WHEN u.turn = 'claim' THEN now() ELSE e.last_sent_at END,
+    settled_at = CASE WHEN u.turn = 'skip' THEN now() END,
+    note = CASE WHEN u.turn = 'skip' THEN 'an effect that it comes after was not done' END
+FROM UNNEST($1::uuid[], $2::text[]) AS u (key, turn)
+WHERE e.key = u.key AND e.status = 'waiting'
+RETURNING e.key, coalesce(e.fence, 0) AS "fence!", e.event, e.lane, e.version, e.name, e.connector,
+          e.tenant, e.business_id, e.request, e.was_unknown, e.attempts, e.takeovers, e.after_keys,
+          coalesce((extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint, 0) AS "elapsed_ms!",
+          e.status
