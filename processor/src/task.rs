@@ -38,6 +38,21 @@ where
     tokio::spawn(Caught { task, metrics: metrics.clone(), future: Box::pin(future) })
 }
 
+/// Starts `future` and gives its end, or its panic, to `then`, in one task.
+#[allow(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+pub fn spawn_then<F>(
+    task: &'static str,
+    metrics: &Metrics,
+    future: F,
+    then: impl FnOnce(Result<F::Output, Panicked>) + Send + 'static,
+) where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let caught = Caught { task, metrics: metrics.clone(), future: Box::pin(future) };
+    drop(tokio::spawn(async move { then(caught.await) }));
+}
+
 /// Calls `work` and catches its panic, for pure work on one record.
 ///
 /// # Errors

@@ -25,6 +25,28 @@ pub(super) struct Held {
     pub(super) unrenderable: Option<String>,
 }
 
+impl Held {
+    /// All that settling needs.
+    pub(super) fn without_request(&self) -> Self {
+        let Claim { key, fence, event, lane, version, history, .. } = self.claim;
+        let (tenant, business_id) = (self.claim.tenant.clone(), self.claim.business_id.clone());
+        let (request, after) = (None, Vec::new());
+        let claim = Claim {
+            key,
+            fence,
+            event,
+            lane,
+            version,
+            tenant,
+            business_id,
+            request,
+            after,
+            history,
+        };
+        Self { worker: self.worker, rule: self.rule, claim, unrenderable: None }
+    }
+}
+
 /// The list; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims {

@@ -355,21 +355,16 @@ impl Pipeline {
     fn send(&self, held: Held) {
         let Some(lane) = self.shared.lane(held.rule).map(Arc::clone) else { return };
         let (lease, ended) = (self.lease.clone(), self.ended.clone());
-        let metrics = self.shared.process_metrics.clone();
-        let lost = held.clone();
-        let call =
-            task::spawn("call", &metrics, async move { call::call(&lane, held, &lease).await });
-        let watch = async move {
-            let outcome = match call.await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) | Err(_) => {
-                    Ended { held: lost, how: How::panicked(), took: Duration::ZERO }
-                }
+        let lost = held.without_request();
+        let call = async move { call::call(&lane, held, &lease).await };
+        task::spawn_then("call", &self.shared.process_metrics, call, move |end| {
+            let end = match end {
+                Ok(end) => end,
+                Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
             };
             // The settler outlives every call; without it the claim is found by its lease.
-            drop(ended.send(outcome));
-        };
-        drop(task::spawn("call watch", &metrics, watch));
+            drop(ended.send(end));
+        });
     }
 
     fn let_go(&mut self, key: Key) {
