@@ -9,13 +9,16 @@
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
     clippy::disallowed_methods,
+    clippy::print_stdout,
     reason = "a failed test should stop at once"
 )]
 
+mod chaos;
 mod checking;
 mod crashes;
 mod leases;
 mod main_job;
+mod network;
 mod ordering;
 mod poison;
 mod rebalances;

@@ -164,9 +164,9 @@ impl Plan {
 impl World {
     /// Writes the connector file, as it is now.
     pub fn write_wiring(&self) {
+        let provider = format!("http://{}", self.provider_proxy.addr());
         let dir = self.dir().join("connectors");
         std::fs::create_dir_all(&dir).unwrap();
-        let provider = format!("http://{}", self.provider_proxy.addr());
         let yaml = self.wiring.yaml(&provider, &self.smtp_proxy.addr().to_string());
         std::fs::write(dir.join("story.yaml"), yaml).unwrap();
         if self.wiring.example.is_some() {
