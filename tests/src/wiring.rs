@@ -23,6 +23,12 @@ impl EffectLines {
         self
     }
 
+    /// Replaces a part of its lines.
+    pub fn replace(&mut self, from: &str, to: &str) {
+        assert!(self.yaml.contains(from), "{from} is not in {}", self.yaml);
+        self.yaml = self.yaml.replace(from, to);
+    }
+
     /// An effect of an example: its lines are in that file.
     pub fn elsewhere(id: &'static str, endpoint: &'static str) -> Self {
         Self { id, endpoint, yaml: String::new() }

@@ -23,4 +23,5 @@ mod ordering;
 mod poison;
 mod rebalances;
 mod repeats;
+mod sharing;
 mod topics;

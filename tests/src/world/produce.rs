@@ -7,7 +7,9 @@ use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseProducer, BaseRecord, Producer as _, ProducerContext, ThreadedProducer,
+};
 use tokio::sync::oneshot;
 
 use super::World;
@@ -122,6 +124,38 @@ impl World {
     pub fn owe(&self, effect: &str, mark: &str, ending: Ending) {
         let owed = Owed { effect: effect.to_owned(), mark: mark.to_owned() };
         self.ledger().owed.insert(owed, ending);
+    }
+
+    /// Writes events into partition 0 in one transaction, which is committed or aborted.
+    pub async fn transaction(&self, events: &[Event], commit: bool) {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.kafka().bootstrap());
+        config.set("transactional.id", format!("{}-transactions", self.name));
+        let producer: BaseProducer = config.create().unwrap();
+        producer.init_transactions(DELIVERY).unwrap();
+        producer.begin_transaction().unwrap();
+        let (_, before) = self.kafka().offsets(self.topic(), 0).await.unwrap();
+        for event in events {
+            let value = event.json().to_string();
+            let record = BaseRecord::to(self.topic()).partition(0).key(&event.invoice);
+            producer.send(record.payload(&value)).map_err(|(error, _)| error).unwrap();
+        }
+        producer.flush(DELIVERY).unwrap();
+        if !commit {
+            producer.abort_transaction(DELIVERY).unwrap();
+            return;
+        }
+        for (offset, event) in (before..).zip(events) {
+            self.ledger().sent.push(Sent {
+                topic: self.topic().to_owned(),
+                partition: 0,
+                offset,
+                id: Some(event.id.clone()),
+                fate: Fate::Applied,
+                entity: Some((event.invoice.clone(), event.version)),
+            });
+        }
+        producer.commit_transaction(DELIVERY).unwrap();
     }
 
     async fn write(
