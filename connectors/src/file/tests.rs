@@ -1,3 +1,5 @@
+//! Connector files: those that come with the program, those that are wrong, and any bytes at all.
+
 use proptest::prelude::*;
 
 use super::*;

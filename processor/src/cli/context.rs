@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
-use sqlx::PgConnection;
-
 use super::answer::Output;
 use super::exit::CliError;
 use super::print;
 use crate::config::{self, Database, Environment, Kafka};
 use crate::kafka::{Admin, ClientSettings};
-use crate::store::Settings;
 use crate::store::admin::Change;
+use crate::store::{PgConnection, Settings};
 
 /// Settings in force, and how to answer.
 #[derive(Clone, Debug)]

@@ -4,16 +4,15 @@ use clap::{Subcommand, ValueEnum};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use serde_json::{Value, json};
-use sqlx::Connection;
 
 use super::answer::{
     Answer, bytes_json, bytes_text, counted, fields, shown, table, time, time_or_none,
 };
 use super::context::{ChangeArgs, Context};
 use super::exit::{CliError, Exit};
-use crate::store::StoreError;
 use crate::store::admin::effects::{self, AttemptRow, Bytes, EffectRow, Filter};
 use crate::store::admin::resolve::{Resolution, Resolved, resolve};
+use crate::store::{Connection, StoreError};
 
 /// See and resolve effects.
 #[derive(Clone, Debug, Subcommand)]

@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use sqlx::migrate::MigrateError;
-
 use crate::config::{ConfigError, ConfigErrors};
 use crate::demo::DemoError;
 use crate::kafka::{KafkaError, SettingsError};
-use crate::store::StoreError;
 use crate::store::error::NextStep;
+use crate::store::{DriverError, MigrateError, StoreError};
 use crate::worker::RunError;
 
 /// How a command ended. Documented in `oncely --help`.
@@ -97,7 +95,7 @@ impl CliError {
                 NextStep::Bisect | NextStep::Halt => Exit::Failed,
             },
             Self::Migrate { source } => {
-                let away = matches!(source, MigrateError::Execute(sqlx::Error::Io(_)));
+                let away = matches!(source, MigrateError::Execute(DriverError::Io(_)));
                 if away { Exit::Unavailable } else { Exit::Failed }
             }
             Self::Failed(_) | Self::Unreadable { .. } | Self::Start { .. } => Exit::Failed,

@@ -2,12 +2,12 @@
 
 use oncely_core::key::Key;
 use serde_json::{Value, json};
-use sqlx::PgConnection;
 
 use super::answer::{Answer, time};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::timeline::{Timeline, timeline};
+use crate::store::PgConnection;
 use crate::store::admin::events::{self, ConnectorRow};
 
 #[derive(Clone, Debug, clap::Args)]

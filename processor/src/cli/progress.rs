@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 use serde_json::json;
-use sqlx::Connection;
 
 use super::answer::{Answer, counted, table, time};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
 use crate::kafka::TopicPartition;
-use crate::store::StoreError;
 use crate::store::admin::progress::{self, Accepted, At, Filter, ProgressRow, Wanted};
+use crate::store::{Connection, StoreError};
 
 /// See how far groups are, and accept a topic that changed under them.
 #[derive(Clone, Debug, Subcommand)]

@@ -1,3 +1,5 @@
+//! Help and errors, as people read them.
+
 use clap::CommandFactory;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Settings: what is refused, and how it is said.
+
 use std::fs;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use oncely_core::connector::Connector;
-use oncely_core::decide::{EffectRow, EntityRow, InboxRow, Known, Place, Plan};
+use oncely_core::decide::{EffectRow, EntityRow, InboxRow, Place, Plan};
 use oncely_core::decide::{Ending, ParkedNew};
 use oncely_core::effect::order::{OpenEffect, Turn};
 use oncely_core::effect::status::Status;
@@ -16,7 +16,7 @@ use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file};
 use uuid::Uuid;
 
-use super::columns::{clean, elapsed, joined, key, keys, millis, uuid, uuids};
+use super::columns::{clean, elapsed, joined, key, keys, uuid, uuids};
 use super::error::{Result, StoreError};
 
 /// Characters of a parked record's detail.
@@ -494,22 +494,4 @@ pub async fn register_source(
     let query =
         query_file!("src/store/sql/source_register.sql", connector_id, cluster_id, topic_id, topic);
     Ok(query.fetch_one(connection).await?.id)
-}
-
-/// Bounds a wait for a column.
-pub(super) fn due(ms: u64) -> i64 {
-    millis(ms)
-}
-
-/// All that is known of a batch at once.
-pub fn known(
-    entities: BTreeMap<Key, EntityRow>,
-    inbox: BTreeMap<Key, InboxRow>,
-    open: Vec<OpenEffect>,
-) -> Known {
-    let mut by_lane: BTreeMap<Key, Vec<OpenEffect>> = BTreeMap::new();
-    for effect in open {
-        by_lane.entry(effect.lane).or_default().push(effect);
-    }
-    Known { inbox, entities, open: by_lane, ..Known::default() }
 }

@@ -27,3 +27,5 @@ pub mod sweep;
 
 pub use connection::{Session, Settings};
 pub use error::StoreError;
+/// The driver's own types, for those who hold a connection without asking anything themselves.
+pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection, migrate::MigrateError};

@@ -9,9 +9,9 @@ use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_as};
 use uuid::Uuid;
 
-use super::batch::{due, load_effects, load_open_named};
+use super::batch::{load_effects, load_open_named};
 use super::claim::{Claim, ClaimRow};
-use super::columns::{clean, key, uuid, uuids};
+use super::columns::{clean, key, millis, uuid, uuids};
 use super::error::Result;
 
 /// Characters of a note, as the columns allow.
@@ -73,7 +73,8 @@ pub async fn settle(
     let fence: Vec<_> = settlements.iter().map(|settlement| settlement.fence).collect();
     let status: Vec<_> =
         settlements.iter().map(|settlement| settlement.status.as_str().to_owned()).collect();
-    let due_in: Vec<_> = settlements.iter().map(|settlement| due(settlement.due_in_ms)).collect();
+    let due_in: Vec<_> =
+        settlements.iter().map(|settlement| millis(settlement.due_in_ms)).collect();
     let code: Vec<_> =
         settlements.iter().map(|settlement| status_code(settlement.status_code)).collect();
     let note: Vec<_> = settlements.iter().map(note).collect();

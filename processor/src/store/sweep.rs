@@ -4,7 +4,6 @@ use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file};
 use uuid::Uuid;
 
-use super::batch::due;
 use super::claim::Recorded;
 use super::columns::{clean, key, millis, uuid, uuids};
 use super::error::Result;
@@ -60,7 +59,7 @@ pub async fn take_over(tx: &mut PgConnection, takeovers: &[Takeover]) -> Result<
     let key_ = uuids(takeovers.iter().map(|takeover| &takeover.key));
     let fence: Vec<_> = takeovers.iter().map(|takeover| takeover.fence).collect();
     let status: Vec<_> = takeovers.iter().map(|takeover| takeover.status.to_owned()).collect();
-    let due_in: Vec<_> = takeovers.iter().map(|takeover| due(takeover.due_in_ms)).collect();
+    let due_in: Vec<_> = takeovers.iter().map(|takeover| millis(takeover.due_in_ms)).collect();
     let note: Vec<_> = takeovers.iter().map(|takeover| clean(&takeover.note, 500)).collect();
     let rows =
         query_file!("src/store/sql/effect_take_over.sql", &key_, &fence, &status, &due_in, &note)

@@ -13,12 +13,11 @@ use oncely_core::expr::{Header, Meta, Scope, StateView};
 use oncely_core::key::Key;
 use oncely_core::render;
 use oncely_core::value::Value;
-use sqlx::PgConnection;
 
 use super::claims::Held;
 use super::headers;
-use crate::store::StoreError;
 use crate::store::claim::{self, Payload};
+use crate::store::{PgConnection, StoreError};
 
 /// Renders the requests of claims that have none yet, and stores them. A claim whose request cannot
 /// be made carries the reason instead, and is rejected.

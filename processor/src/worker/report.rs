@@ -7,7 +7,6 @@ use oncely_core::decide::{Decision, Ending, Input, Plan};
 use oncely_core::effect::order::Turn;
 use oncely_core::key::Key;
 use oncely_core::progress::Hold;
-use sqlx::PgConnection;
 
 use super::claims::Held;
 use super::item::{Item, What};
@@ -15,8 +14,8 @@ use super::writer::REFUSED_BY_DATABASE;
 use super::{Shared, hold_of};
 use crate::clock;
 use crate::kafka::AssignmentId;
-use crate::store::StoreError;
 use crate::store::batch;
+use crate::store::{PgConnection, StoreError};
 
 /// What became of one record.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ use crate::kafka::{
     Admin, Assignor, ClientSettings, ConsumerHandle, ConsumerSettings, GroupProtocol as Protocol,
     KafkaError, SettingsError,
 };
-use crate::store::{self, Session, StoreError, batch};
+use crate::store::{self, DriverError, Session, StoreError, batch};
 use crate::task::{Stopped, Vital};
 use crate::telemetry::{ConnectorShape, Metrics};
 
@@ -60,7 +60,7 @@ pub enum RunError {
     #[error("the kafka settings")]
     Settings(#[from] SettingsError),
     #[error("the database url")]
-    Database(#[source] sqlx::Error),
+    Database(#[source] DriverError),
     #[error("connector `{connector}`")]
     Store { connector: Box<str>, source: StoreError },
     #[error("connector `{connector}`: the kafka client failed for good: {cause}")]

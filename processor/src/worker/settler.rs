@@ -13,7 +13,6 @@ use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use oncely_core::render::json;
 use oncely_core::value::Value;
-use sqlx::PgConnection;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -26,7 +25,7 @@ use crate::clock;
 use crate::store::claim;
 use crate::store::error::NextStep;
 use crate::store::settle::{self, Settlement};
-use crate::store::{Session, StoreError};
+use crate::store::{PgConnection, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{Finished, Stage};
 

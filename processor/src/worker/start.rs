@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use oncely_core::connector::Start;
 use oncely_core::progress::Witness;
-use sqlx::Acquire;
 use tokio::sync::mpsc;
 
 use super::{Message, Shared};
 use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
 use crate::store::progress::{self, Row, Topic};
-use crate::store::{Session, StoreError, batch};
+use crate::store::{Acquire, Session, StoreError, batch};
 
 /// Wait before asking again while Kafka or the database is away.
 const WAIT: Duration = Duration::from_millis(500);

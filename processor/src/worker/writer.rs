@@ -12,7 +12,6 @@ use oncely_core::connector::{Connector, EffectBody};
 use oncely_core::decide::{self, Input, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
-use sqlx::PgConnection;
 
 use super::Shared;
 use super::claims::Claims;
@@ -24,7 +23,7 @@ use crate::clock;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
-use crate::store::{Session, StoreError};
+use crate::store::{PgConnection, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{RedoCause, Stage};
 

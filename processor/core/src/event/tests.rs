@@ -1,3 +1,5 @@
+//! Identity: what makes an event, and what parks a record.
+
 use super::*;
 use crate::connector::{
     Decode, Envelope, Failure, GroupProtocol, Identity, OffsetWait, OnConflict, OnInvalid,

@@ -1,3 +1,5 @@
+//! Expressions: plain paths and CEL give the same, and integers stay integers.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Requests, rendered.
+
 use super::*;
 use crate::template::{Target, TextNode, TextTree};
 

@@ -1,3 +1,5 @@
+//! Templates: types, escapes, bounds.
+
 use super::*;
 use crate::expr::StateView;
 

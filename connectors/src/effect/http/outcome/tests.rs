@@ -1,3 +1,5 @@
+//! Each thing that can be seen, and its class.
+
 use oncely_core::connector::StatusRange;
 use oncely_core::effect::outcome::OutcomeClass;
 use oncely_core::expr::Expr;
