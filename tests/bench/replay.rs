@@ -251,7 +251,7 @@ impl Writer {
             if settled.len() != claims.len() {
                 return Err(BenchError::wrong("a replay lost claims"));
             }
-            settle::wake(&mut tx, &lanes).await?;
+            settle::wake(&mut tx, &lanes, None).await?;
         }
         let mut next = Vec::new();
         for rule in &connector.effects {
