@@ -288,6 +288,8 @@ impl Pipeline {
             From::Position { position, epoch, witness, source, topic_id } => {
                 self.stopped.remove(&assigned.assignment);
                 self.handle.start(assigned.assignment, position);
+                // Who had it before may have been refused its last commit, and nothing may follow.
+                self.handle.commit(assigned.assignment, position);
                 tracing::info!(partition = %assigned.partition, position, epoch, "partition starts");
                 let partition = Partition {
                     tracker: Tracker::new(position, witness),
