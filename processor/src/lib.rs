@@ -30,3 +30,7 @@ pub mod store;
 pub mod task;
 pub mod telemetry;
 pub mod worker;
+
+/// The allocator of the program: what one thread allocates and another frees is its strength, and
+/// that is what happens to every record.
+pub use mimalloc::MiMalloc;

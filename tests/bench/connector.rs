@@ -9,7 +9,7 @@ use crate::error::{BenchError, Result};
 use crate::workload::{KIND, SCOPE};
 
 /// Calls in flight at once.
-pub(crate) const IN_FLIGHT: u32 = 64;
+pub(crate) const IN_FLIGHT: u32 = 256;
 
 /// The text of the file. `provider`: one HTTP call for each new event goes there.
 fn text(topic: &str, provider: Option<&str>) -> String {

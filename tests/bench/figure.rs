@@ -1,7 +1,9 @@
 //! Figures: one JSON object a line on standard output, and what is going on on standard error.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use oncely::clock::{self, Moment};
 use serde::Serialize;
 
 /// What is measured: one value for each repetition.
@@ -90,7 +92,9 @@ pub(crate) fn out(line: &str) {
 
 #[allow(clippy::print_stderr, reason = "somebody waits in front of it")]
 pub(crate) fn say(line: impl std::fmt::Display) {
-    eprintln!("{line}");
+    static BEGUN: OnceLock<Moment> = OnceLock::new();
+    let seconds = clock::since(*BEGUN.get_or_init(clock::now)).as_secs_f64();
+    eprintln!("{seconds:6.1}  {line}");
 }
 
 /// Four digits that count: more would promise a precision that nobody has.

@@ -30,6 +30,10 @@ use figure::{Limit, Series, print, say};
 use services::Services;
 use workload::Workload;
 
+/// The product's own, so that limits and product differ in nothing but what they do.
+#[global_allocator]
+static ALLOCATOR: oncely::MiMalloc = oncely::MiMalloc;
+
 const HELP: &str = "\
 Measures oncely on a real Kafka and a real PostgreSQL of its own, beside what limits it.
 
@@ -150,8 +154,7 @@ fn main() -> ExitCode {
             (Some("--only"), 1..) => {
                 let part = args.next().and_then(|part| Part::parse(part.to_str()?));
                 if part.is_none() {
-                    say(HELP);
-                    return ExitCode::from(2);
+                    return misused();
                 }
                 asked.only = part;
             }
@@ -159,13 +162,15 @@ fn main() -> ExitCode {
                 figure::out(HELP);
                 return ExitCode::SUCCESS;
             }
-            _ => {
-                say(HELP);
-                return ExitCode::from(2);
-            }
+            _ => return misused(),
         }
     }
     ended(block_on(bench(&asked)))
+}
+
+fn misused() -> ExitCode {
+    say("--help shows how this program is used");
+    ExitCode::from(2)
 }
 
 fn block_on<F: Future<Output = Result<()>>>(future: F) -> Result<()> {

@@ -36,7 +36,7 @@ pub(crate) async fn recovery(services: &Services, name: &str, backlog: u64) -> R
     let load = Load::start(services, &topic, backlog);
     let settings = [
         ("ONCELY_KAFKA_SESSION_TIMEOUT", "6s"),
-        ("ONCELY_KAFKA_HEARTBEAT", "2s"),
+        ("ONCELY_KAFKA_HEARTBEAT", "1s"),
         ("ONCELY_DRAIN", "3s"),
     ];
     let start = || Worker::start(services, &database, &file, &settings);

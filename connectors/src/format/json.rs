@@ -4,7 +4,9 @@
 //! here: member names that repeat, nesting without end, lone surrogates, a byte-order mark, bytes
 //! behind the value.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
@@ -60,19 +62,48 @@ fn value(tokens: &mut Jiter<'_>, peek: Peek, depth: usize) -> Result<Value, Deco
 fn object(tokens: &mut Jiter<'_>, depth: usize) -> Result<Value, DecodeError> {
     let depth = deeper(tokens, depth)?;
     let mut members = BTreeMap::new();
-    let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?.map(Arc::<str>::from);
+    let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?.map(shared_name);
     while let Some(name) = next {
         let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
         let at = tokens.current_index();
         let member = value(tokens, peek, depth)?;
-        if members.insert(Arc::clone(&name), member).is_some() {
-            let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
-            let text = format!("the member {shown:?} stands twice in one object");
-            return Err(error(DecodeReason::DuplicateKey, &text, at));
-        }
-        next = tokens.next_key().map_err(|cause| syntax(&cause))?.map(Arc::from);
+        match members.entry(name) {
+            Entry::Vacant(free) => free.insert(member),
+            Entry::Occupied(taken) => {
+                let shown: String = taken.key().chars().take(NAME_CHARS_MAX).collect();
+                let text = format!("the member {shown:?} stands twice in one object");
+                return Err(error(DecodeReason::DuplicateKey, &text, at));
+            }
+        };
+        next = tokens.next_key().map_err(|cause| syntax(&cause))?.map(shared_name);
     }
     Ok(Value::Object(Arc::new(members)))
+}
+
+/// Names that one thread remembers, and how long one may be.
+const NAMES_MAX: usize = 256;
+const NAME_BYTES_SHARED_MAX: usize = 64;
+
+thread_local! {
+    static NAMES: RefCell<[Option<Arc<str>>; NAMES_MAX]> = const { RefCell::new([const { None }; NAMES_MAX]) };
+}
+
+/// A member's name. The same few stand in record after record, so each is kept once, in a place that
+/// its own bytes name; another name of that place takes it over.
+fn shared_name(name: &str) -> Arc<str> {
+    if name.len() > NAME_BYTES_SHARED_MAX {
+        return Arc::from(name);
+    }
+    // FNV-1a; who forges names wins nothing but an allocation.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let place = usize::try_from(hash >> 32).unwrap_or(0) % NAMES_MAX;
+    NAMES.with_borrow_mut(|names| match names.get_mut(place) {
+        Some(Some(known)) if **known == *name => Arc::clone(known),
+        Some(place) => Arc::clone(place.insert(Arc::from(name))),
+        None => Arc::from(name),
+    })
 }
 
 fn number(tokens: &mut Jiter<'_>, peek: Peek) -> Result<Value, DecodeError> {
