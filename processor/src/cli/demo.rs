@@ -124,7 +124,7 @@ fn table(report: &Report, seed: u64) -> String {
         (
             "workers killed",
             report.kills,
-            format!("kill -9, with {} effects in flight", report.in_flight_at_kills),
+            format!("kill -9, with {} in flight", counted(&report.in_flight_at_kills, "effect")),
         ),
         ("answers lost", report.answers_lost, "after the provider had acted".to_owned()),
         ("errors answered", report.errors, "500, 502, 503, 429".to_owned()),
@@ -138,6 +138,10 @@ fn table(report: &Report, seed: u64) -> String {
     let verdict = if report.is_right() { "every number is right" } else { "NOT RIGHT" };
     text.push_str(&format!("\n{verdict}, after {:.1} s (seed {seed})\n", report.seconds));
     text
+}
+
+fn counted(number: &u64, one: &str) -> String {
+    super::answer::counted(usize::try_from(*number).unwrap_or(usize::MAX), one)
 }
 
 /// `1,200`.
@@ -215,8 +219,8 @@ impl Show for Screen {
 
     fn progress(&self, tally: &Tally) {
         let text = format!(
-            "{} of {} records published, {} calls, {} kills",
-            tally.published, tally.records, tally.calls, tally.kills
+            "{} of {} records published, {} answers lost, {} killed",
+            tally.published, tally.records, tally.answers_lost, tally.kills
         );
         if let Some(bar) = &self.bar {
             bar.set_length(tally.owed);
@@ -240,10 +244,12 @@ fn told(happening: &Happening) -> String {
                 Moment::BeforeAnswer => "the provider had acted and not answered yet",
                 Moment::BeforeEffect => "the provider had read the requests and not acted yet",
             };
-            format!("kill -9 {worker}, {in_flight} effects in flight: {moment}; {instead} starts")
+            let in_flight = counted(in_flight, "effect");
+            format!("kill -9 {worker}, {in_flight} in flight: {moment}; {instead} starts")
         }
         Happening::TakenOver { worker, after, effects } => format!(
-            "{worker} was found dead and its {effects} effects were taken over, {:.1} s after the kill",
+            "{worker} was found dead, {} taken over {:.1} s after the kill",
+            counted(effects, "effect"),
             after.as_secs_f64()
         ),
         Happening::ProviderDown { for_about } => {
@@ -251,7 +257,7 @@ fn told(happening: &Happening) -> String {
         }
         Happening::ProviderUp => "the provider is back".to_owned(),
         Happening::Published { records } => format!("all {records} records are published"),
-        Happening::Finished => "every effect is done, every offset committed".to_owned(),
+        Happening::Finished => "every effect is done, every record finished".to_owned(),
         Happening::GivenUp { after } => {
             format!("not everything is finished after {:.0} s, counting now", after.as_secs_f64())
         }

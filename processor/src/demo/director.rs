@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use oncely_rig::provider::{Fault, Hold, Rule};
+use oncely_rig::provider::{Fault, Hold, Log, Rule};
 
 use super::error::DemoError;
 use super::plan::Plan;
 use super::show::{Happening, Moment, Show, Tally};
-use super::verdict::{Deeds, MAILS, Report, Stored, verdict};
+use super::verdict::{Deeds, MAILS, Report, Stored, answers_lost, verdict};
 use super::workers::Workers;
 use super::world::{World, server};
 use crate::clock::{self, Moment as Instant};
@@ -36,6 +36,8 @@ const PACE: Duration = Duration::from_millis(40);
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 /// Pause between two questions to the database.
 const ASK_EVERY: Duration = Duration::from_millis(400);
+/// Pause between two readings of the provider's log.
+const READ_EVERY: Duration = Duration::from_secs(1);
 /// Effects that a worker should have in hand when it is killed.
 const IN_FLIGHT_WANTED: u64 = 4;
 /// Wait for that many, while publishing goes on; then one is enough.
@@ -92,6 +94,8 @@ pub(super) struct Director<'a> {
     /// Kills to come, each since when.
     armed: VecDeque<(Moment, Instant)>,
     asked: Instant,
+    read: Instant,
+    answers_lost: u64,
 }
 
 impl<'a> Director<'a> {
@@ -123,6 +127,8 @@ impl<'a> Director<'a> {
             orphaned: Vec::new(),
             armed: VecDeque::new(),
             asked: clock::now(),
+            read: clock::now(),
+            answers_lost: 0,
         })
     }
 
@@ -137,7 +143,7 @@ impl<'a> Director<'a> {
         let seconds = clock::since(began).as_secs_f64();
         self.world.provider.heal();
         let stored = self.stored().await?;
-        let log = self.world.provider.read_log().map_err(server("the provider's log"))?;
+        let log = self.log()?;
         Ok(verdict(&self.plan, &log, &stored, &self.deeds, seconds))
     }
 
@@ -250,7 +256,7 @@ impl<'a> Director<'a> {
 
     // ----------------------------------------------------------------------------------------- //
 
-    /// Waits until every effect is done and every offset committed; gives up after a while, since the
+    /// Waits until every effect is done and every position on record; gives up after a while, since the
     /// verdict tells what is missing.
     async fn finish(&mut self) -> Result<(), DemoError> {
         let began = clock::now();
@@ -289,6 +295,10 @@ impl<'a> Director<'a> {
     /// Shows how far it is, and notices what happened meanwhile.
     async fn look(&mut self, records: usize) -> Result<(), DemoError> {
         self.workers.must_run()?;
+        if clock::since(self.read) >= READ_EVERY {
+            self.read = clock::now();
+            self.answers_lost = answers_lost(&self.log()?);
+        }
         let counts = self.world.provider.counts();
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         self.show.progress(&Tally {
@@ -298,6 +308,7 @@ impl<'a> Director<'a> {
             owed: number(self.plan.owed()),
             calls: counts.received,
             kills: self.deeds.kills,
+            answers_lost: self.answers_lost,
         });
         if !self.orphaned.is_empty() && clock::since(self.asked) >= ASK_EVERY {
             self.asked = clock::now();
@@ -330,6 +341,10 @@ impl<'a> Director<'a> {
     }
 
     // ----------------------------------------------------------------------------------------- //
+
+    fn log(&self) -> Result<Log, DemoError> {
+        self.world.provider.read_log().map_err(server("the provider's log"))
+    }
 
     async fn rows(&mut self) -> Result<Vec<WorkerRow>, StoreError> {
         workers::list(self.session.connection().await?).await

@@ -39,7 +39,7 @@ pub enum Happening {
     Published {
         records: u64,
     },
-    /// All effects are done and all offsets committed.
+    /// All effects are done, and the positions behind the last records are on record.
     Finished,
     /// Not everything was finished within the bound.
     GivenUp {
@@ -67,6 +67,8 @@ pub struct Tally {
     /// Calls that the provider has read.
     pub calls: u64,
     pub kills: u64,
+    /// Effects whose answer never reached a worker, so far.
+    pub answers_lost: u64,
 }
 
 /// Shows the demo to somebody.
