@@ -360,6 +360,10 @@ pub(super) fn watermarks(
     limit: Duration,
 ) -> Result<(i64, i64), KafkaError> {
     let TopicPartition { topic, partition: number } = partition;
+    // What a client remembers of leaders outlives them: it renews that by itself only for topics
+    // that it reads.
+    let unavailable = |source| KafkaError::Unavailable { asked: "watermarks", source };
+    reader.fetch_metadata(Some(topic), limit).map_err(unavailable)?;
     reader.fetch_watermarks(topic, *number, limit).map_err(|source| {
         match source.rdkafka_error_code() {
             Some(
@@ -367,7 +371,7 @@ pub(super) fn watermarks(
                 | RDKafkaErrorCode::UnknownTopicOrPartition
                 | RDKafkaErrorCode::UnknownPartition,
             ) => KafkaError::TopicMissing { topic: topic.to_string() },
-            Some(_) | None => KafkaError::Unavailable { asked: "watermarks", source },
+            Some(_) | None => unavailable(source),
         }
     })
 }
