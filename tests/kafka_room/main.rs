@@ -7,6 +7,8 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
     clippy::disallowed_methods,
     reason = "a failed test should stop at once"
 )]

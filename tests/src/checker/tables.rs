@@ -12,10 +12,13 @@ use crate::ledger::{Ending, Fate, Ledger, Owed};
 use crate::wiring::Wiring;
 use crate::world::World;
 
+/// Outcome of a first copy, its entity and its version.
+type Remembered = (String, Option<String>, Option<i64>);
+
 /// The tables when nothing runs any more.
 pub(super) struct Tables {
-    /// Outcome, entity and version, by the place of the first copy.
-    inbox: BTreeMap<(i32, i64), (String, Option<String>, Option<i64>)>,
+    /// By the place of the first copy.
+    inbox: BTreeMap<(i32, i64), Remembered>,
     /// Reason, by place.
     parked: BTreeMap<(i32, i64), String>,
     /// Name, business id, status, and the key as the provider gets it.
@@ -107,7 +110,9 @@ impl Tables {
             let fits = match copies[0].fate {
                 Fate::Applied => outcome == "applied",
                 Fate::Stale => outcome == "stale",
-                _ => matches!(outcome, "applied" | "stale"),
+                Fate::AppliedOrStale | Fate::Ignored | Fate::Parked(_) => {
+                    matches!(outcome, "applied" | "stale")
+                }
             };
             if !fits {
                 wrong.push(format!("I2: {id} is {outcome}, not {:?}", copies[0].fate));
@@ -128,7 +133,11 @@ impl Tables {
                 Fate::Ignored if parked.is_some() => {
                     wrong.push(format!("I2: {place:?} is parked for {parked:?}, not ignored"));
                 }
-                _ => {}
+                Fate::Applied
+                | Fate::Stale
+                | Fate::AppliedOrStale
+                | Fate::Ignored
+                | Fate::Parked(_) => {}
             }
             if !is_remembered(sent.fate)
                 && self.inbox.get(&place).is_some_and(|row| row.0 == "applied")

@@ -77,7 +77,11 @@ pub(super) fn committed_of(client: &BaseConsumer, topic: &str) -> Option<BTreeMa
     let answered = client.committed_offsets(list, ANSWER).ok()?;
     let offsets = answered.elements().into_iter().filter_map(|element| match element.offset() {
         Offset::Offset(offset) => Some((element.partition(), offset)),
-        _ => None,
+        Offset::Beginning
+        | Offset::End
+        | Offset::Stored
+        | Offset::Invalid
+        | Offset::OffsetTail(_) => None,
     });
     Some(offsets.collect())
 }
