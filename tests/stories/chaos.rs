@@ -29,9 +29,13 @@ impl Dice {
 
 async fn trouble(world: &mut World, dice: &mut Dice) {
     let victim = world.workers.len() - 1 - usize::try_from(dice.roll(2)).unwrap();
-    match dice.roll(6) {
+    match dice.roll(7) {
         0 | 1 => {
             world.workers[victim].kill9().await;
+            world.spawn(&[]);
+        }
+        6 => {
+            world.workers[victim].sigterm();
             world.spawn(&[]);
         }
         2 => {
@@ -54,12 +58,22 @@ async fn trouble(world: &mut World, dice: &mut Dice) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_at_once() {
+    at_once("chaos", "classic").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k20_everything_at_once_as_the_broker_says() {
+    at_once("chaos848", "consumer").await;
+}
+
+async fn at_once(name: &str, protocol: &'static str) {
     let seed = std::env::var("ONCELY_STORY_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or(20_261_129);
     println!("seed {seed}");
     let mut dice = Dice(seed);
     let after = receipt().with("after: [charge]");
-    let wiring = Wiring::invoices("chaos").effects([charge(), after, note(), usage()]);
+    let mut wiring = Wiring::invoices(name).effects([charge(), after, note(), usage()]);
+    wiring.protocol = protocol;
     let mut world = World::plan(wiring).partitions(4).lease_ms(900).start().await;
     world.provider.set_latency(Duration::from_millis(15));
     world.provider.set_rates(FaultRates {
