@@ -5,12 +5,13 @@
 //! behind the value.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 use oncely_core::value::{Decimal, Value};
+use oncely_core::wanted::Wanted;
 
 use super::{DecodeError, DecodeReason};
 
@@ -24,6 +25,15 @@ const NAME_CHARS_MAX: usize = 64;
 /// # Errors
 /// [`DecodeError`] with the byte at which it fails.
 pub fn parse(bytes: &[u8]) -> Result<Value, DecodeError> {
+    parse_wanted(bytes, &Wanted::Everything)
+}
+
+/// The same, keeping only what is wanted: members that nobody looks at are missing. They are checked
+/// all the same, so exactly the same bytes are refused.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_wanted(bytes: &[u8], wanted: &Wanted) -> Result<Value, DecodeError> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(error(DecodeReason::Syntax, "begins with a byte-order mark", 0));
     }
@@ -32,52 +42,110 @@ pub fn parse(bytes: &[u8]) -> Result<Value, DecodeError> {
     }
     let mut tokens = Jiter::new(bytes);
     let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
-    let value = value(&mut tokens, peek, 0)?;
+    let value = value(&mut tokens, peek, 0, Some(wanted))?;
     tokens.finish().map_err(|cause| syntax(&cause))?;
     Ok(value)
 }
 
-fn value(tokens: &mut Jiter<'_>, peek: Peek, depth: usize) -> Result<Value, DecodeError> {
+/// Reads a value; without `wanted` it is only checked, and comes back as null.
+fn value(
+    tokens: &mut Jiter<'_>,
+    peek: Peek,
+    depth: usize,
+    wanted: Option<&Wanted>,
+) -> Result<Value, DecodeError> {
     match peek {
         Peek::Null => tokens.known_null().map(|()| Value::Null).map_err(|cause| syntax(&cause)),
         Peek::True | Peek::False => {
             tokens.known_bool(peek).map(Value::Bool).map_err(|cause| syntax(&cause))
         }
-        Peek::String => tokens.known_str().map(Value::text).map_err(|cause| syntax(&cause)),
-        Peek::Array => {
-            let depth = deeper(tokens, depth)?;
-            let mut items = Vec::new();
-            let mut next = tokens.known_array().map_err(|cause| syntax(&cause))?;
-            while let Some(peek) = next {
-                items.push(value(tokens, peek, depth)?);
-                next = tokens.array_step().map_err(|cause| syntax(&cause))?;
-            }
-            Ok(Value::list(items))
+        Peek::String => {
+            let text = tokens.known_str().map_err(|cause| syntax(&cause))?;
+            Ok(if wanted.is_some() { Value::text(text) } else { Value::Null })
         }
-        Peek::Object => object(tokens, depth),
+        Peek::Array => list(tokens, depth, wanted),
+        Peek::Object => object(tokens, depth, wanted),
         number => self::number(tokens, number),
     }
 }
 
-fn object(tokens: &mut Jiter<'_>, depth: usize) -> Result<Value, DecodeError> {
+fn list(
+    tokens: &mut Jiter<'_>,
+    depth: usize,
+    wanted: Option<&Wanted>,
+) -> Result<Value, DecodeError> {
+    let depth = deeper(tokens, depth)?;
+    // Whoever reads a list by its members' names gets it whole.
+    let wanted = wanted.map(|_| &Wanted::Everything);
+    let mut items = Vec::new();
+    let mut next = tokens.known_array().map_err(|cause| syntax(&cause))?;
+    while let Some(peek) = next {
+        let item = value(tokens, peek, depth, wanted)?;
+        if wanted.is_some() {
+            items.push(item);
+        }
+        next = tokens.array_step().map_err(|cause| syntax(&cause))?;
+    }
+    Ok(if wanted.is_some() { Value::list(items) } else { Value::Null })
+}
+
+fn object(
+    tokens: &mut Jiter<'_>,
+    depth: usize,
+    wanted: Option<&Wanted>,
+) -> Result<Value, DecodeError> {
     let depth = deeper(tokens, depth)?;
     let mut members = BTreeMap::new();
+    let mut unread = Names::default();
     let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?.map(shared_name);
     while let Some(name) = next {
         let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
         let at = tokens.current_index();
-        let member = value(tokens, peek, depth)?;
-        match members.entry(name) {
-            Entry::Vacant(free) => free.insert(member),
-            Entry::Occupied(taken) => {
-                let shown: String = taken.key().chars().take(NAME_CHARS_MAX).collect();
-                let text = format!("the member {shown:?} stands twice in one object");
-                return Err(error(DecodeReason::DuplicateKey, &text, at));
-            }
+        let inner = wanted.and_then(|wanted| wanted.member(&name));
+        let member = value(tokens, peek, depth, inner)?;
+        let repeated = match inner {
+            None => unread.add(name),
+            Some(_) => match members.entry(name) {
+                Entry::Vacant(free) => {
+                    free.insert(member);
+                    None
+                }
+                Entry::Occupied(taken) => Some(Arc::clone(taken.key())),
+            },
         };
+        if let Some(name) = repeated {
+            let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
+            let text = format!("the member {shown:?} stands twice in one object");
+            return Err(error(DecodeReason::DuplicateKey, &text, at));
+        }
         next = tokens.next_key().map_err(|cause| syntax(&cause))?.map(shared_name);
     }
-    Ok(Value::Object(Arc::new(members)))
+    Ok(if wanted.is_some() { Value::Object(Arc::new(members)) } else { Value::Null })
+}
+
+/// Names of an object's members that nobody looks at: few as a rule, and then compared one by one.
+#[derive(Default)]
+struct Names {
+    few: Vec<Arc<str>>,
+    many: BTreeSet<Arc<str>>,
+}
+
+/// Names that are compared one by one.
+const FEW_NAMES: usize = 24;
+
+impl Names {
+    /// Gives a name back that was there already.
+    fn add(&mut self, name: Arc<str>) -> Option<Arc<str>> {
+        if self.few.contains(&name) || self.many.contains(&name) {
+            return Some(name);
+        }
+        if self.few.len() < FEW_NAMES {
+            self.few.push(name);
+        } else {
+            self.many.insert(name);
+        }
+        None
+    }
 }
 
 /// Names that one thread remembers, and how long one may be.
@@ -255,6 +323,32 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>) {
             let _outcome = parse(&bytes).is_ok();
+        }
+
+        /// Looking at less refuses the same bytes, and gives the same of what is looked at.
+        #[test]
+        fn what_nobody_looks_at_is_checked_all_the_same(
+            bytes in prop_oneof![
+                prop::collection::vec(
+                    prop::sample::select(&br#"{}[]":,ab10.e-\u "#[..]), 0..40),
+                "[{]\"a\":[{]\"(b|c)\":([0-9]|[{]\"a\":1,\"[ab]\":2[}]),\"[bc]\":1[}],\"[ab]\":[0-9][}]"
+                    .prop_map(String::into_bytes),
+            ],
+        ) {
+            let inner = Wanted::Members([("b".into(), Wanted::Everything)].into());
+            let wanted = Wanted::Members([("a".into(), inner)].into());
+            let whole = parse(&bytes);
+            let part = parse_wanted(&bytes, &wanted);
+            match (whole, part) {
+                (Ok(whole), Ok(part)) => {
+                    let at = |value: &Value| value.get("a").and_then(|a| a.get("b")).cloned();
+                    prop_assert_eq!(at(&whole), at(&part));
+                    if !matches!(whole, Value::Object(_)) {
+                        prop_assert_eq!(whole, part);
+                    }
+                }
+                (whole, part) => prop_assert_eq!(whole.err(), part.err()),
+            }
         }
 
         #[test]

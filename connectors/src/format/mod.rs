@@ -10,6 +10,7 @@ pub mod json;
 use oncely_core::connector::{Decode, Envelope};
 use oncely_core::expr::Header;
 use oncely_core::value::Value;
+use oncely_core::wanted::Wanted;
 
 /// Why bytes are no event. Texts name places and members, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +85,19 @@ pub fn decode(
     value: Option<&[u8]>,
     headers: &[Header<'_>],
 ) -> Result<Value, DecodeError> {
+    decode_wanted(rule, value, headers, &Wanted::Everything)
+}
+
+/// The same, keeping of plain JSON only what is wanted. Exactly the same records are refused.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_wanted(
+    rule: &Decode,
+    value: Option<&[u8]>,
+    headers: &[Header<'_>],
+    wanted: &Wanted,
+) -> Result<Value, DecodeError> {
     let Some(bytes) = value else {
         let text = "the record has no value (a tombstone)";
         return Err(DecodeError::new(DecodeReason::NullValue, text));
@@ -93,7 +107,7 @@ pub fn decode(
         return Err(DecodeError::new(DecodeReason::TooLarge, text));
     }
     match rule.envelope {
-        Envelope::None => json::parse(bytes),
+        Envelope::None => json::parse_wanted(bytes, wanted),
         Envelope::CloudEvents => cloudevents::parse(bytes, headers),
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::effect::retry::Retry;
-use crate::expr::Expr;
+use crate::expr::{Expr, Path};
 use crate::template::{Template, TextTree};
 
 /// One connector file: one consumer group.
@@ -31,6 +31,31 @@ pub struct Connector {
 impl Connector {
     pub fn effect(&self, id: &str) -> Option<&EffectRule> {
         self.effects.iter().find(|rule| &*rule.id == id)
+    }
+
+    /// Calls `visit` with everything that decisions and requests look at.
+    pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
+        let mut exprs: Vec<&Expr> = vec![&self.identity.id];
+        exprs.extend(self.matches.iter().chain(&self.identity.tenant));
+        if let FingerprintRule::Fields(fields) = &self.identity.fingerprint {
+            exprs.extend(fields);
+        }
+        if let Some(state) = &self.state {
+            exprs.extend([&state.key, &state.version]);
+            exprs.extend(state.transitions.iter().filter_map(|one| one.condition.as_ref()));
+        }
+        for rule in &self.effects {
+            exprs.extend(rule.when.iter().chain(&rule.key));
+            match &rule.body {
+                EffectBody::Call(call) => call.request.for_each_read(visit),
+                EffectBody::Ledger(line) => {
+                    exprs.extend([&line.account, &line.quantity]);
+                    exprs.extend(&line.at);
+                    line.metric.reads().iter().for_each(&mut *visit);
+                }
+            }
+        }
+        exprs.iter().flat_map(|expr| expr.reads()).for_each(visit);
     }
 }
 
@@ -202,6 +227,36 @@ pub struct CallRule {
 pub enum RequestRule {
     Http(HttpRule),
     Smtp(SmtpRule),
+}
+
+impl RequestRule {
+    /// Calls `visit` with everything that a request looks at.
+    pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
+        match self {
+            Self::Http(http) => {
+                http.url.reads().iter().for_each(&mut *visit);
+                for (_, value) in &http.headers {
+                    value.reads().iter().for_each(&mut *visit);
+                }
+                match &http.body {
+                    BodyRule::None => {}
+                    BodyRule::Json(tree) => tree.for_each_read(visit),
+                    BodyRule::Form(pairs) => {
+                        for (_, value) in pairs {
+                            value.reads().iter().for_each(&mut *visit);
+                        }
+                    }
+                }
+            }
+            Self::Smtp(mail) => {
+                let parts = [Some(&mail.from), Some(&mail.to), Some(&mail.subject)];
+                let bodies = [mail.text.as_ref(), mail.html.as_ref()];
+                for template in parts.into_iter().chain(bodies).flatten() {
+                    template.reads().iter().for_each(&mut *visit);
+                }
+            }
+        }
+    }
 }
 
 #[derive(Debug)]

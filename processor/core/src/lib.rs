@@ -34,3 +34,4 @@ pub mod render;
 pub mod template;
 pub mod time;
 pub mod value;
+pub mod wanted;

@@ -20,7 +20,7 @@ pub enum ConfigError {
     #[error("the file {} has more than {bytes_max} bytes", path.display())]
     TooLong { path: PathBuf, bytes_max: usize },
     #[error(
-        "{}:{line} is no setting: write NAME=value with a name that `oncely run --help` lists",
+        "{}:{line} is no setting: write NAME=value with a name that `oncely help settings` lists",
         path.display()
     )]
     NoSetting { path: PathBuf, line: usize },

@@ -7,6 +7,7 @@ use oncely_core::event::{self, Event};
 use oncely_core::expr::{Header, Meta, Scope};
 use oncely_core::key::Key;
 use oncely_core::value::Value;
+use oncely_core::wanted::Wanted;
 
 use crate::kafka::{Permit, Record};
 
@@ -43,22 +44,24 @@ pub(super) enum Prepared {
 
 /// Decodes and identifies a record. A panic in here is the record's fault as much as ours, and
 /// parks it.
-pub(super) fn prepare(connector: &Connector, record: &Record) -> Prepared {
-    let prepared =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| decoded(connector, record)));
+pub(super) fn prepare(connector: &Connector, wanted: &Wanted, record: &Record) -> Prepared {
+    let prepared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        decoded(connector, wanted, record)
+    }));
     prepared.unwrap_or_else(|_| {
         let detail = "reading this record panicked; please report it with the log of that time";
         Prepared::Wanted(What::Unusable { reason: "panicked", detail: detail.to_owned() })
     })
 }
 
-fn decoded(connector: &Connector, record: &Record) -> Prepared {
+fn decoded(connector: &Connector, wanted: &Wanted, record: &Record) -> Prepared {
     if record.headers_broken {
         let detail = "a header name is not UTF-8".to_owned();
         return Prepared::Wanted(What::Unusable { reason: "bad_header", detail });
     }
     let headers = headers(record);
-    let value = match format::decode(&connector.decode, record.value.as_deref(), &headers) {
+    let bytes = record.value.as_deref();
+    let value = match format::decode_wanted(&connector.decode, bytes, &headers, wanted) {
         Ok(value) => value,
         Err(error) => return Prepared::Wanted(undecodable(&error)),
     };

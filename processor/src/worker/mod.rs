@@ -41,6 +41,7 @@ use oncely_core::connector::Connector;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use oncely_core::progress::Hold;
+use oncely_core::wanted::Wanted;
 use rand::Rng as _;
 use tokio::sync::Notify;
 
@@ -59,6 +60,8 @@ use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};
 #[derive(Debug)]
 struct Shared {
     connector: Arc<Connector>,
+    /// What it looks at of an event.
+    wanted: Wanted,
     connector_id: i32,
     cluster_id: String,
     /// By the index of the rule; `None` for effects that are no calls.

@@ -9,6 +9,7 @@ use oncely_connectors::secret::SecretSource;
 use oncely_core::connector::{Connector, EffectBody, GroupProtocol};
 use oncely_core::key::Key;
 use oncely_core::progress::Hold;
+use oncely_core::wanted::Wanted;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::claims::Claims;
@@ -93,6 +94,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     };
     check_retention(&parts.connector, &admin).await?;
     let shared = Arc::new(Shared {
+        wanted: Wanted::by(&parts.connector),
         connector: Arc::clone(&parts.connector),
         connector_id,
         cluster_id,

@@ -14,7 +14,7 @@ use super::super::raw::{RawAuth, RawEffect, RawMethod, RawRequest, RawTree, RawU
 use super::super::read::{Entries, Field};
 use super::super::source::Span;
 use super::super::words::{Millis, Window};
-use super::{Compiler, graph, text};
+use super::{Compiler, text};
 
 const CONNECT_MS: u64 = 2_000;
 const TOTAL_MS: u64 = 15_000;
@@ -79,7 +79,7 @@ impl Compiler<'_> {
         let limits = self.limits(raw);
         let request = request(self, &profile)?;
         let mut reads_results = false;
-        graph::request_reads(&request, &mut |path| reads_results |= path.root == Root::Effects);
+        request.for_each_read(&mut |path| reads_results |= path.root == Root::Effects);
         Some(EffectBody::Call(Box::new(CallRule {
             request,
             reads_results,

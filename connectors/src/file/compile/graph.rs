@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use oncely_core::connector::{BodyRule, EffectBody, EffectRule, RequestRule};
+use oncely_core::connector::{EffectBody, EffectRule};
 use oncely_core::expr::spelling::nearest;
 use oncely_core::expr::{Path, Root, Step};
 
@@ -131,39 +131,11 @@ fn before(graph: &[Vec<usize>], index: usize) -> BTreeSet<usize> {
 pub(super) fn results_read(rule: &EffectRule) -> Vec<Path> {
     let mut paths = BTreeSet::new();
     if let EffectBody::Call(call) = &rule.body {
-        request_reads(&call.request, &mut |path| {
+        call.request.for_each_read(&mut |path| {
             if path.root == Root::Effects {
                 paths.insert(path.clone());
             }
         });
     }
     paths.into_iter().collect()
-}
-
-/// Calls `visit` with everything that a request looks at.
-pub(super) fn request_reads(rule: &RequestRule, visit: &mut dyn FnMut(&Path)) {
-    match rule {
-        RequestRule::Http(http) => {
-            http.url.reads().iter().for_each(&mut *visit);
-            for (_, value) in &http.headers {
-                value.reads().iter().for_each(&mut *visit);
-            }
-            match &http.body {
-                BodyRule::None => {}
-                BodyRule::Json(tree) => tree.for_each_read(visit),
-                BodyRule::Form(pairs) => {
-                    for (_, value) in pairs {
-                        value.reads().iter().for_each(&mut *visit);
-                    }
-                }
-            }
-        }
-        RequestRule::Smtp(mail) => {
-            let parts = [Some(&mail.from), Some(&mail.to), Some(&mail.subject)];
-            let bodies = [mail.text.as_ref(), mail.html.as_ref()];
-            for template in parts.into_iter().chain(bodies).flatten() {
-                template.reads().iter().for_each(&mut *visit);
-            }
-        }
-    }
 }

@@ -11,7 +11,7 @@ use super::super::TestCase;
 use super::super::diagnostic::{Code, Finding};
 use super::super::raw::RawConnector;
 use super::super::read::Field;
-use super::{Compiler, graph};
+use super::Compiler;
 use crate::format;
 
 impl Compiler<'_> {
@@ -38,7 +38,7 @@ impl Compiler<'_> {
         for rule in &connector.effects {
             let EffectBody::Call(call) = &rule.body else { continue };
             let mut reads = BTreeSet::new();
-            graph::request_reads(&call.request, &mut |path| {
+            call.request.for_each_read(&mut |path| {
                 if path.root == Root::Event {
                     reads.insert(path.clone());
                 }

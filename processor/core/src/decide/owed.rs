@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::known::{EffectRow, Known};
 use super::plan::{EffectNew, LedgerNew, Moved, ParkReason};
 use crate::connector::{
-    BodyRule, CallRule, Connector, EffectBody, EffectRule, LedgerRule, OnStale, RequestRule,
+    CallRule, Connector, EffectBody, EffectRule, LedgerRule, OnStale, RequestRule,
 };
 use crate::effect::order::{Turn, turn};
 use crate::effect::status::Status;
@@ -17,7 +17,6 @@ use crate::expr::{Expr, Path, Root, Scope, StateView};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hasher, Key, PART_BYTES_MAX};
 use crate::render;
-use crate::template::Template;
 use crate::value::{Decimal, Value};
 
 /// All that one event owes.
@@ -213,22 +212,7 @@ fn inputs(rule: &RequestRule, scope: &Scope<'_>) -> Key {
             hasher = hasher.clone().bytes(hash.as_bytes());
         }
     };
-    let mut text = |template: &Template| template.reads().iter().for_each(&mut feed);
-    match rule {
-        RequestRule::Http(http) => {
-            text(&http.url);
-            http.headers.iter().for_each(|(_, value)| text(value));
-            match &http.body {
-                BodyRule::None => {}
-                BodyRule::Form(pairs) => pairs.iter().for_each(|(_, value)| text(value)),
-                BodyRule::Json(tree) => tree.for_each_read(&mut feed),
-            }
-        }
-        RequestRule::Smtp(smtp) => {
-            [&smtp.from, &smtp.to, &smtp.subject].into_iter().for_each(&mut text);
-            smtp.text.iter().chain(&smtp.html).for_each(text);
-        }
-    }
+    rule.for_each_read(&mut feed);
     hasher.finish()
 }
 

@@ -35,7 +35,7 @@ impl Pipeline {
             }
             let times = consumed.entry(Arc::clone(&record.topic)).or_insert(0);
             *times = times.saturating_add(1);
-            match prepare(&self.shared.connector, &record) {
+            match prepare(&self.shared.connector, &self.shared.wanted, &record) {
                 Prepared::Ignored => {
                     ignored = ignored.saturating_add(1);
                     partition.tracker.finish(Finished::without_effects(record.offset));
