@@ -29,6 +29,7 @@ struct State {
     database: Database,
     schema_current: bool,
     groups: BTreeMap<String, bool>,
+    brokers: BTreeMap<String, bool>,
     stuck: BTreeMap<String, String>,
     stopping: bool,
 }
@@ -82,6 +83,11 @@ impl Health {
         self.state().groups.insert(connector.to_owned(), joined);
     }
 
+    /// Whether any broker is connected to a connector's consumer.
+    pub fn brokers(&self, connector: &str, up: bool) {
+        self.state().brokers.insert(connector.to_owned(), up);
+    }
+
     /// What holds a connector's positions back for too long; `None` once they move again.
     pub fn stuck(&self, connector: &str, why: Option<String>) {
         let mut state = self.state();
@@ -119,6 +125,8 @@ impl Health {
         }
         let outside = state.groups.iter().filter(|(_, joined)| !**joined);
         why.extend(outside.map(|(connector, _)| format!("{connector} has not joined its group")));
+        let away = state.brokers.iter().filter(|(_, up)| !**up);
+        why.extend(away.map(|(connector, _)| format!("{connector} reaches no Kafka broker")));
         let stuck = state.stuck.iter();
         why.extend(stuck.map(|(connector, cause)| format!("{connector} does not move: {cause}")));
         if state.stopping {
@@ -190,6 +198,7 @@ mod tests {
         assert!(health.ready().ok);
         health.database_down("connection refused");
         health.group("b", false);
+        health.brokers("c", false);
         health.stuck("a", Some("billing[0] is stopped".to_owned()));
         health.schema_current(false);
         health.stopping();
@@ -197,6 +206,7 @@ mod tests {
         the database is down: connection refused
         migrations are missing: run `oncely migrate up`
         b has not joined its group
+        c reaches no Kafka broker
         a does not move: billing[0] is stopped
         the process is stopping
         ");

@@ -138,6 +138,12 @@ impl ConsumerHandle {
         self.shared.offsets.read()
     }
 
+    /// Whether any broker is connected; `None` until the client has said so for the first time.
+    #[must_use]
+    pub fn broker_up(&self) -> Option<bool> {
+        self.shared.offsets.broker_up()
+    }
+
     /// Records and bytes that the worker holds permits for.
     #[must_use]
     pub fn in_flight(&self) -> (usize, usize) {

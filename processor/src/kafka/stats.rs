@@ -149,6 +149,7 @@ pub(super) struct OffsetsBoard {
 struct Board {
     fetched: Vec<PartitionOffsets>,
     idle: Vec<TopicPartition>,
+    broker_up: Option<bool>,
 }
 
 impl OffsetsBoard {
@@ -158,6 +159,11 @@ impl OffsetsBoard {
 
     pub(super) fn read(&self) -> Vec<PartitionOffsets> {
         self.last().fetched.clone()
+    }
+
+    /// Whether any broker is connected; `None` before the first statistics.
+    pub(super) fn broker_up(&self) -> Option<bool> {
+        self.last().broker_up
     }
 
     /// How often statistics came.
@@ -184,6 +190,13 @@ impl OffsetsBoard {
 struct Report<'a> {
     #[serde(borrow, default)]
     topics: HashMap<&'a str, TopicReport>,
+    #[serde(borrow, default)]
+    brokers: HashMap<&'a str, BrokerReport<'a>>,
+}
+
+#[derive(Deserialize)]
+struct BrokerReport<'a> {
+    state: &'a str,
 }
 
 #[derive(Deserialize)]
@@ -207,7 +220,8 @@ impl Report<'_> {
     fn board(&self) -> Board {
         // Negative numbers are the client's words for "unknown".
         let known = |offset: i64| (offset >= 0).then_some(offset);
-        let mut board = Board::default();
+        let up = self.brokers.values().any(|broker| broker.state == "UP");
+        let mut board = Board { broker_up: Some(up), ..Board::default() };
         for (topic, report) in &self.topics {
             for p in report.partitions.values().filter(|p| p.partition >= 0) {
                 let partition = TopicPartition::new(*topic, p.partition);
@@ -257,5 +271,15 @@ mod tests {
         board.write(b"not json");
         assert_eq!(board.written(), 1);
         assert_eq!(board.read().len(), 1);
+    }
+
+    #[test]
+    fn k8_brokers_that_are_all_away_are_told_from_those_not_heard_of_yet() {
+        let board = OffsetsBoard::default();
+        assert_eq!(board.broker_up(), None);
+        board.write(br#"{"brokers":{"a:1/1":{"state":"DOWN"},"b:1/2":{"state":"UP"}},"topics":{}}"#);
+        assert_eq!(board.broker_up(), Some(true));
+        board.write(br#"{"brokers":{"a:1/1":{"state":"DOWN"},"b:1/2":{"state":"TRY_CONNECT"}}}"#);
+        assert_eq!(board.broker_up(), Some(false));
     }
 }

@@ -43,6 +43,9 @@ impl Pipeline {
         }
         self.show_partitions();
         let metrics = &self.shared.metrics;
+        if let Some(up) = self.handle.broker_up() {
+            self.health.brokers(&self.shared.connector.name, up);
+        }
         let counts = self.handle.counts();
         for (result, now, before) in [
             (CommitResult::Ok, counts.commits_done, self.counted.commits_done),
