@@ -13,6 +13,7 @@
     reason = "a failed test should stop at once"
 )]
 
+mod broken;
 mod chaos;
 mod checking;
 mod crashes;

@@ -126,9 +126,11 @@ async fn p10_a_redirect_is_not_followed() {
     let target = Peer::start([answer(200, "", "")]).await;
     let location = format!("location: {}\r\n", target.url());
     for code in [301, 302, 303, 307, 308] {
+        let told_first = !matches!(code, 302 | 303);
+        let want = if told_first { Outcome::Halted } else { Outcome::Unknown };
         let peer = Peer::start([answer(code, &location, "")]).await;
         let seen = attempt(&performer(&http(&peer.url())), &post(&peer.url(), "{}")).await;
-        assert_eq!((seen.outcome, seen.status), (Outcome::Halted, Some(code)));
+        assert_eq!((seen.outcome, seen.status), (want, Some(code)));
         assert!(seen.text.contains(&target.url()), "{}", seen.text);
     }
     assert_eq!(target.connections(), 0);

@@ -92,13 +92,13 @@ impl ConsumerHandle {
         Ok((Self { shared }, events))
     }
 
-    /// Lets fetching begin at this offset (the first one to be delivered). A negative offset
-    /// counts as 0. Once per assignment; later ones are dropped.
+    /// Lets fetching begin at this offset (the first one to be delivered), or begin again where it
+    /// has stopped. A negative offset counts as 0. While it is fetched, later ones are dropped.
     pub fn start(&self, assignment: AssignmentId, offset: i64) {
         self.shared.requests().starts.insert(assignment, Some(offset.max(0)));
     }
 
-    /// Keeps the partition but never fetches from it under this assignment.
+    /// Keeps the partition but does not fetch from it, until it is started (again).
     pub fn leave_stopped(&self, assignment: AssignmentId) {
         self.shared.requests().starts.insert(assignment, None);
     }

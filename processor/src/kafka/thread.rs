@@ -169,7 +169,7 @@ impl Poll<'_> {
         let mut group = context.group();
         group.events.flush();
         self.apply_pauses(requests, &mut group);
-        apply_starts(requests, &mut group);
+        self.apply_starts(requests, &mut group);
         let refused = self.refused_at.is_some_and(|at| clock::since(at) < REFUSED_PAUSE);
         if !self.held_back && !refused && group.slots.has(State::Ready) {
             self.hand_over(&mut group);
@@ -199,6 +199,30 @@ impl Poll<'_> {
             if let Some(slot) = slots.by_assignment(*assignment) {
                 let partition = slot.assigned.partition.clone();
                 committer.note(*assignment, Due { partition, offset: *offset });
+            }
+        }
+    }
+
+    fn apply_starts(&self, requests: &Requests, group: &mut Group) {
+        for (assignment, start) in &requests.starts {
+            let Some(slot) = group.slots.by_assignment(*assignment) else { continue };
+            let state = match (slot.state, start) {
+                (State::Waiting | State::OutOfRange | State::Stopped, Some(offset)) => {
+                    slot.next = *offset;
+                    State::Ready
+                }
+                (_, None) => State::Stopped,
+                (State::Ready | State::Fetching, Some(_)) => continue,
+            };
+            let with_client = slot.state.is_with_client();
+            slot.state = state;
+            slot.paused_in_client = false;
+            // An eager group names all that stay when it hands over the next; until then the records
+            // of this one are dropped.
+            if with_client && !is_eager(self.consumer) {
+                let list = list_of([&*slot]);
+                let taken = self.consumer.incremental_unassign(&list);
+                group.note_failure(taken);
             }
         }
     }
@@ -365,22 +389,6 @@ impl Poll<'_> {
         match mode {
             StopMode::Drain => self.context.end(self.consumer, &ended, RevokeCause::Stop),
             StopMode::Now => {}
-        }
-    }
-}
-
-fn apply_starts(requests: &Requests, group: &mut Group) {
-    for (assignment, start) in &requests.starts {
-        let Some(slot) = group.slots.by_assignment(*assignment) else { continue };
-        if slot.state != State::Waiting {
-            continue;
-        }
-        match start {
-            Some(offset) => {
-                slot.next = *offset;
-                slot.state = State::Ready;
-            }
-            None => slot.state = State::Stopped,
         }
     }
 }

@@ -143,11 +143,11 @@ pub async fn load_open(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<OpenE
     Ok(named.into_iter().map(|(effect, _)| effect).collect())
 }
 
-/// The same with each effect's name.
+/// The same with each effect's connector and name: connectors of one scope share lanes.
 pub(super) async fn load_open_named(
     tx: &mut PgConnection,
     lanes: &[Key],
-) -> Result<Vec<(OpenEffect, String)>> {
+) -> Result<Vec<(OpenEffect, (i32, String))>> {
     let rows = query_file!("src/store/sql/effect_open.sql", &uuids(lanes)).fetch_all(tx).await?;
     rows.into_iter()
         .map(|row| {
@@ -162,7 +162,7 @@ pub(super) async fn load_open_named(
                     .ok_or(StoreError::Corrupt { key: key(row.key), what: "unknown status" })?,
                 after: keys(row.after_keys),
             };
-            Ok((effect, row.name))
+            Ok((effect, (row.connector, row.name)))
         })
         .collect()
 }

@@ -3,13 +3,17 @@
 //! Every task that writes owns one connection for its life; there is no pool in a hot path. A
 //! future that sends BEGIN or COMMIT is never cancelled: a dropped `begin` would leave a
 //! transaction open that later statements fall into (transact-rs/sqlx#4385), so nothing here runs
-//! under `select!` or a time-out, and the server's own time-outs bound each statement.
+//! under `select!`, and the server's own time-outs bound each statement. The one exception is
+//! [`Patience`], for a server that is gone without a word: whoever loses it gives the connection up.
 
+use std::future::Future;
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Transaction};
+
+use tokio::sync::watch;
 
 use super::error::{Result, StoreError};
 
@@ -22,9 +26,51 @@ pub const IDLE_IN_TRANSACTION_MS_MAX: u64 = 10_000;
 /// Longest time a connection attempt may take.
 pub const CONNECT_MS_MAX: u64 = 5_000;
 
-/// Where the database is.
+/// Longest time that one piece of work may take before its connection counts as dead. No packet
+/// says so when a host is gone or a gateway has forgotten a connection; a server that is there ends
+/// each statement sooner, by its own time-outs.
+pub const SILENT_MS_MAX: u64 = 45_000;
+/// The same once another connection was given up as dead and a new one was answered.
+pub const MOVED_MS_MAX: u64 = 5_000;
+
+/// How long one piece of work is waited for.
 #[derive(Clone, Debug)]
-pub struct Settings(PgConnectOptions);
+pub struct Patience(watch::Receiver<u64>);
+
+impl Patience {
+    /// Does one piece of work (a query, a transaction from its begin to its commit) within
+    /// [`SILENT_MS_MAX`], or [`MOVED_MS_MAX`] after the database has turned out to have moved.
+    ///
+    /// # Errors
+    /// As the work; [`StoreError::Unavailable`] when its time is up. Then a COMMIT may have gone
+    /// through, and the session must hear of it by [`Session::failed`], which closes the connection.
+    pub async fn bounded<T, E: From<StoreError>>(
+        mut self,
+        work: impl Future<Output = std::result::Result<T, E>>,
+    ) -> std::result::Result<T, E> {
+        let moved = async {
+            if self.0.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(MOVED_MS_MAX)).await;
+        };
+        tokio::select! {
+            done = work => return done,
+            () = moved => {}
+            () = tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX)) => {}
+        }
+        let source = sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+        Err(StoreError::Unavailable { code: "silent".to_owned(), source }.into())
+    }
+}
+
+/// Where the database is. Clones learn together that it has moved.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    options: PgConnectOptions,
+    /// Rises when connections made before are probably dead.
+    moved: watch::Sender<u64>,
+}
 
 impl Settings {
     /// # Errors
@@ -45,7 +91,7 @@ impl Settings {
             ])
             // Statements are logged by whoever runs them, never with their values.
             .disable_statement_logging();
-        Ok(Self(options))
+        Ok(Self { options, moved: watch::Sender::new(0) })
     }
 
     /// Opens one connection, named after its task.
@@ -53,7 +99,7 @@ impl Settings {
     /// # Errors
     /// [`StoreError::Unavailable`] when the server does not answer or is read-only.
     pub async fn connect(&self, task: &str) -> Result<PgConnection> {
-        let options = self.0.clone().application_name(&format!("oncely {task}"));
+        let options = self.options.clone().application_name(&format!("oncely {task}"));
         let connecting = PgConnection::connect_with(&options);
         let mut connection =
             match tokio::time::timeout(Duration::from_millis(CONNECT_MS_MAX), connecting).await {
@@ -77,11 +123,13 @@ pub struct Session {
     settings: Settings,
     task: String,
     connection: Option<PgConnection>,
+    /// What [`Settings::moved`] was when the connection was made.
+    made_at: u64,
 }
 
 impl Session {
     pub fn new(settings: Settings, task: impl Into<String>) -> Self {
-        Self { settings, task: task.into(), connection: None }
+        Self { settings, task: task.into(), connection: None, made_at: 0 }
     }
 
     /// The connection, opened if there is none.
@@ -89,9 +137,13 @@ impl Session {
     /// # Errors
     /// [`StoreError::Unavailable`] when the server cannot be reached.
     pub async fn connection(&mut self) -> Result<&mut PgConnection> {
+        let moved = *self.settings.moved.borrow();
         let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.settings.connect(&self.task).await?,
+            Some(connection) if self.made_at == moved => connection,
+            Some(_) | None => {
+                self.made_at = moved;
+                self.settings.connect(&self.task).await?
+            }
         };
         Ok(self.connection.insert(connection))
     }
@@ -102,6 +154,16 @@ impl Session {
     /// As [`Session::connection`].
     pub async fn begin(&mut self) -> Result<Transaction<'_, Postgres>> {
         Ok(self.connection().await?.begin().await?)
+    }
+
+    /// For one piece of work of this session.
+    pub fn patience(&self) -> Patience {
+        Patience(self.settings.moved.subscribe())
+    }
+
+    /// A connection got no answer, and a new one did: those of other sessions are probably dead too.
+    pub fn database_moved(&self) {
+        self.settings.moved.send_modify(|times| *times = times.wrapping_add(1));
     }
 
     /// A session without a connection, for one whose last statement was cut short.
@@ -116,7 +178,8 @@ impl Session {
         match self.connection.as_mut() {
             Some(connection) if !broken => {
                 // A dropped transaction has queued its ROLLBACK; a ping flushes it.
-                if connection.ping().await.is_err() {
+                let ping = async { connection.ping().await.map_err(StoreError::from) };
+                if Patience(self.settings.moved.subscribe()).bounded(ping).await.is_err() {
                     self.connection = None;
                 }
             }

@@ -178,6 +178,8 @@ pub async fn park_rejected(tx: &mut PgConnection, rejected: &[Key]) -> Result<()
 #[allow(missing_debug_implementations, reason = "a closure has none")]
 pub struct Claiming<'a> {
     pub worker: Uuid,
+    /// Only effects of this connector are claimed; those of others become due.
+    pub connector_id: i32,
     /// Takes a slot for an effect of that name, if one is free.
     pub take_slot: &'a (dyn Fn(&str) -> bool + Sync),
 }
@@ -200,7 +202,7 @@ pub async fn wake(
     lanes: &[Key],
     claiming: Option<Claiming<'_>>,
 ) -> Result<Woken> {
-    let (open, names): (Vec<OpenEffect>, Vec<String>) =
+    let (open, names): (Vec<OpenEffect>, Vec<(i32, String)>) =
         load_open_named(tx, lanes).await?.into_iter().unzip();
     if !open.iter().any(|effect| effect.blocked) {
         return Ok(Woken::default());
@@ -210,8 +212,11 @@ pub async fn wake(
     let named = open.iter().zip(&names);
     let mut key_ = Vec::new();
     let mut turn = Vec::new();
-    for (effect, name) in named {
-        let slot = || claiming.as_ref().is_some_and(|claiming| (claiming.take_slot)(name));
+    for (effect, (connector, name)) in named {
+        let slot = || {
+            let mine = claiming.as_ref().filter(|claiming| claiming.connector_id == *connector);
+            mine.is_some_and(|claiming| (claiming.take_slot)(name))
+        };
         turn.push(match turns.get(&effect.key) {
             None | Some(Turn::Blocked) => continue,
             Some(Turn::Skip) => "skip".to_owned(),

@@ -31,13 +31,14 @@ pub struct Takeover {
     pub note: String,
 }
 
-/// Locks up to `limit` claims of dead workers; others skip them.
+/// Locks up to `limit` claims of dead workers on these effects; others skip them.
 pub async fn orphans(
     tx: &mut PgConnection,
-    connector_ids: &[i32],
+    connector_id: i32,
+    names: &[String],
     limit: i64,
 ) -> Result<Vec<Orphan>> {
-    let rows = query_file!("src/store/sql/claims_of_the_dead.sql", connector_ids, limit)
+    let rows = query_file!("src/store/sql/claims_of_the_dead.sql", connector_id, names, limit)
         .fetch_all(tx)
         .await?;
     Ok(rows

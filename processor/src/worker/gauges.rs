@@ -34,7 +34,7 @@ pub(super) async fn count(
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
-        match counted(&mut session, &lease).await {
+        match session.patience().bounded(counted(&mut session, &lease)).await {
             Ok(open) => metrics.set_open(open.as_ref()),
             Err(error) => {
                 metrics.set_open(None);

@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 use super::{Message, Shared};
 use crate::clock;
 use crate::kafka::AssignmentId;
-use crate::store::Session;
 use crate::store::error::NextStep;
 use crate::store::progress::{self, Raise};
+use crate::store::{Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::Stage;
 
@@ -48,10 +48,11 @@ impl Keeper {
         let group = self.shared.connector.source.group.to_string();
         let cluster_id = self.shared.cluster_id.clone();
         loop {
-            let written = match self.session.connection().await {
-                Ok(connection) => progress::raise(connection, &group, &cluster_id, &raises).await,
-                Err(error) => Err(error),
-            };
+            let written = self.session.patience().bounded(async {
+                let connection = self.session.connection().await?;
+                progress::raise(connection, &group, &cluster_id, &raises).await
+            });
+            let written: Result<(), StoreError> = written.await;
             let Err(error) = written else { return Ok(()) };
             self.session.failed(&error).await;
             match error.next_step() {

@@ -141,9 +141,12 @@ impl Tokens {
         let earned =
             elapsed.saturating_mul(rate.calls.into()).checked_div(rate.per_ms).unwrap_or(0);
         if earned > 0 {
+            // Only the time that earned something is spent: the rest of it counts next time.
+            let spent = earned.saturating_mul(rate.per_ms).checked_div(rate.calls.into());
+            let spent = Duration::from_millis(spent.unwrap_or(0));
+            self.filled = self.filled.checked_add(spent).unwrap_or_else(clock::now);
             let earned = u32::try_from(earned).unwrap_or(u32::MAX);
             self.left = self.left.saturating_add(earned).min(rate.calls);
-            self.filled = clock::now();
         }
         let taken = want.min(self.left);
         self.left = self.left.saturating_sub(taken);

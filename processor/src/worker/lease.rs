@@ -115,6 +115,7 @@ pub(super) async fn beat(
     let good_for = timing.lease.saturating_sub(timing.heartbeat);
     let lease_ms = i32::try_from(timing.lease.as_millis()).unwrap_or(i32::MAX);
     let mut started: Option<Uuid> = None;
+    let mut unanswered = false;
     let tick = health.watch("heartbeat", timing.lease.saturating_mul(6));
     let mut interval = clock::every(timing.heartbeat);
     loop {
@@ -138,6 +139,9 @@ pub(super) async fn beat(
         });
         match renewal.await {
             Ok(Ok(Pulse::Alive)) => {
+                if std::mem::take(&mut unanswered) {
+                    session.database_moved();
+                }
                 started = Some(worker);
                 lease.renewed(sent, good_for);
                 health.database_up();
@@ -166,6 +170,7 @@ pub(super) async fn beat(
                 lease.missed();
                 health.database_down("the heartbeat got no answer");
                 tracing::warn!("heartbeat got no answer");
+                unanswered = true;
                 session = session.renewed();
                 interval.reset_immediately();
             }

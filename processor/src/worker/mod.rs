@@ -53,6 +53,7 @@ use self::report::Report;
 pub use self::run::RunError;
 use self::start::Started;
 use crate::config;
+use crate::kafka::TopicInfo;
 use crate::store::settle::LaneLock;
 use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};
 
@@ -100,6 +101,8 @@ enum Message {
     Claimed(Vec<Held>),
     /// Effects that hold no offset back any more.
     LetGo(Vec<Key>),
+    /// The topics as the cluster has them now.
+    Topics(Vec<TopicInfo>),
     /// Positions that are durable and may be committed.
     Kept(Positions),
 }

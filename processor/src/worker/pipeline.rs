@@ -29,7 +29,8 @@ use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
 use crate::kafka::{
-    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TroubleKind,
+    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TopicInfo,
+    TroubleKind,
 };
 use crate::store::progress::Raise;
 use crate::task;
@@ -77,8 +78,6 @@ struct Partition {
 struct Stopped {
     assigned: Assigned,
     why: String,
-    /// Whether it can still begin under this assignment, once a person has accepted it.
-    may_begin: bool,
 }
 
 /// A writer's queue and whether it is at work.
@@ -169,12 +168,16 @@ impl Pipeline {
         }
     }
 
-    /// Runs until the consumer has closed. `stop` asks for a clean end.
-    pub(super) async fn run(mut self, mut stop: tokio::sync::watch::Receiver<bool>) -> Closed {
+    /// Runs until the consumer has closed. `stop` asks for a clean end. Gives also since when it has
+    /// been ending.
+    pub(super) async fn run(
+        mut self,
+        mut stop: tokio::sync::watch::Receiver<bool>,
+    ) -> (Closed, Moment) {
         let name = self.shared.connector.name.to_string();
         let tick = self.health.watch(format!("pipeline {name}"), Duration::from_secs(30));
         let mut interval = clock::every(KEEP_EVERY);
-        let mut asked_to_stop = false;
+        let mut ending = None;
         let mut fatal = None;
         loop {
             tokio::select! {
@@ -191,8 +194,8 @@ impl Pipeline {
                 },
                 Some(message) = self.messages.recv() => self.on_message(message),
                 _ = interval.tick() => self.on_tick(),
-                _ = stop.wait_for(|stop| *stop), if !asked_to_stop => {
-                    asked_to_stop = true;
+                _ = stop.wait_for(|stop| *stop), if ending.is_none() => {
+                    ending = Some(clock::now());
                     self.shared.lanes.iter().flatten().for_each(|lane| lane.close());
                     self.handle.stop(StopMode::Drain);
                 }
@@ -209,7 +212,7 @@ impl Pipeline {
         }
         self.health.group(&name, false);
         self.give_back();
-        fatal.map_or(Closed::Clean, Closed::Fatal)
+        (fatal.map_or(Closed::Clean, Closed::Fatal), ending.unwrap_or_else(clock::now))
     }
 
     /// Claims that were made for us and never taken up go back.
@@ -219,7 +222,9 @@ impl Pipeline {
             let claimed = match message {
                 Message::Claimed(claimed) => claimed,
                 Message::Written { report, .. } => report.claimed,
-                Message::Started(_) | Message::LetGo(_) | Message::Kept(_) => continue,
+                Message::Started(_) | Message::LetGo(_) | Message::Topics(_) | Message::Kept(_) => {
+                    continue;
+                }
             };
             for held in claimed {
                 let unsent = Ended { held, how: How::Unsent, took: Duration::ZERO };
@@ -243,11 +248,11 @@ impl Pipeline {
             Event::Records(batch) => self.take(batch),
             Event::Revoked(revoked) => self.revoke(revoked),
             Event::OutOfRange { assigned, position, low, high } => {
-                let why = format!(
-                    "the broker has offsets {low} to {high}, not {position}; run `oncely progress \
-                     accept` to take the partition as it is"
-                );
-                self.stop_partition(assigned, why, false);
+                let partition = &assigned.partition;
+                tracing::warn!(%partition, position, low, high, "the broker has other offsets");
+                // What it means is found out as at a start: the row says so, and can be accepted.
+                self.forget(assigned.assignment);
+                drop(self.starter.send(vec![assigned]));
             }
             Event::Trouble(trouble) => {
                 let kind = trouble.kind;
@@ -273,8 +278,31 @@ impl Pipeline {
             }
             Message::Claimed(claimed) => claimed.into_iter().for_each(|held| self.send(held)),
             Message::LetGo(keys) => keys.into_iter().for_each(|key| self.let_go(key)),
+            Message::Topics(topics) => self.compare(&topics),
             Message::Kept(positions) => self.kept(positions),
         }
+    }
+
+    /// Stops reading topics that are not those any more that were begun.
+    fn compare(&mut self, topics: &[TopicInfo]) {
+        let id_of = |name: &str| topics.iter().find(|topic| topic.name == name)?.id;
+        let changed = |partition: &&Partition| {
+            // Without ids nothing can be said.
+            let id = id_of(&partition.assigned.partition.topic).map(|id| id.to_string());
+            let is_other = |id: String| !partition.topic_id.is_empty() && id != partition.topic_id;
+            !partition.draining && id.is_some_and(is_other)
+        };
+        let changed: Vec<Assigned> =
+            self.partitions.values().filter(changed).map(|one| one.assigned.clone()).collect();
+        if changed.is_empty() {
+            return;
+        }
+        for assigned in &changed {
+            tracing::error!(partition = %assigned.partition, "the topic was made anew while it was read");
+            self.handle.leave_stopped(assigned.assignment);
+            self.forget(assigned.assignment);
+        }
+        drop(self.starter.send(changed));
     }
 
     fn started(&mut self, started: Started) {
@@ -304,28 +332,24 @@ impl Pipeline {
                 };
                 self.partitions.insert(partition.assigned.assignment, partition);
             }
-            From::Stopped { why } => self.stop_partition(assigned, why, true),
+            From::Stopped { why } => self.stop_partition(assigned, why),
         }
         self.show_partitions();
     }
 
-    fn stop_partition(&mut self, assigned: Assigned, why: String, may_begin: bool) {
+    fn stop_partition(&mut self, assigned: Assigned, why: String) {
         let assignment = assigned.assignment;
         let known = self.stopped.get(&assignment).is_some_and(|stopped| stopped.why == why);
         if !known {
             tracing::error!(partition = %assigned.partition, why, "partition stopped");
         }
-        self.stopped.insert(assignment, Stopped { assigned, why, may_begin });
+        self.stopped.insert(assignment, Stopped { assigned, why });
     }
 
     /// Asks again about partitions that a person may have accepted meanwhile.
     fn ask_stopped(&mut self) {
-        let again: Vec<Assigned> = self
-            .stopped
-            .values()
-            .filter(|stopped| stopped.may_begin)
-            .map(|stopped| stopped.assigned.clone())
-            .collect();
+        let again: Vec<Assigned> =
+            self.stopped.values().map(|stopped| stopped.assigned.clone()).collect();
         if !again.is_empty() {
             drop(self.starter.send(again));
         }

@@ -1,6 +1,7 @@
 //! One process: a lease, a heartbeat, and a worker for each connector.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use oncely_connectors::effect::egress::Egress;
 use oncely_connectors::secret::SecretSource;
@@ -16,6 +17,9 @@ use crate::http::Health;
 use crate::store::{self, Session};
 use crate::task::{self, Vital};
 use crate::telemetry::Metrics;
+
+/// Longest time for ending the worker's row.
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// What a process is made from.
 pub struct Process {
@@ -72,6 +76,7 @@ impl Process {
             let parts = Parts {
                 connector: Arc::clone(connector),
                 settings: self.settings.clone(),
+                database: database.clone(),
                 secrets: Arc::clone(&self.secrets),
                 egress: self.egress.clone(),
                 metrics: self.metrics.clone(),
@@ -119,11 +124,12 @@ impl Process {
 
 /// Ends the worker's row, so that nobody has to wait for its lease. A failure only costs that wait.
 async fn end(lease: &Lease, mut session: Session) {
-    let ended = match session.connection().await {
-        Ok(connection) => store::lease::end(connection, lease.worker()).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = ended {
-        tracing::warn!(cause = %super::chain(&error), "the worker's row could not be ended");
+    let ending = async { store::lease::end(session.connection().await?, lease.worker()).await };
+    match tokio::time::timeout(END_MAX, ending).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(cause = %super::chain(&error), "the worker's row could not be ended");
+        }
+        Err(_elapsed) => tracing::warn!("the worker's row could not be ended in time"),
     }
 }

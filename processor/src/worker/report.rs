@@ -15,7 +15,7 @@ use super::{Shared, hold_of};
 use crate::clock;
 use crate::kafka::AssignmentId;
 use crate::store::batch;
-use crate::store::{PgConnection, StoreError};
+use crate::store::{Session, StoreError};
 
 /// What became of one record.
 #[derive(Debug)]
@@ -34,12 +34,14 @@ pub(super) struct Report {
     pub(super) claimed: Vec<Held>,
 }
 
-/// Which effects of known events still hold offsets back. Where the question fails, all of them do:
-/// they are asked for again with the open ones.
+/// Which effects of known events still hold offsets back.
+///
+/// # Errors
+/// Where the question fails, all of them do: they are asked for again with the open ones.
 pub(super) async fn duplicates(
-    connection: Result<&mut PgConnection, StoreError>,
+    session: &mut Session,
     plan: &Plan,
-) -> BTreeMap<Key, Hold> {
+) -> Result<BTreeMap<Key, Hold>, StoreError> {
     let keys: BTreeSet<Key> = plan
         .decisions
         .iter()
@@ -48,12 +50,11 @@ pub(super) async fn duplicates(
         .copied()
         .collect();
     let keys: Vec<Key> = keys.into_iter().collect();
-    let Ok(connection) = connection else { return BTreeMap::new() };
     if keys.is_empty() {
-        return BTreeMap::new();
+        return Ok(BTreeMap::new());
     }
-    let statuses = batch::effect_statuses(connection, &keys).await.unwrap_or_default();
-    statuses.into_iter().map(|(key, (status, held))| (key, hold_of(status, held))).collect()
+    let statuses = batch::effect_statuses(session.connection().await?, &keys).await?;
+    Ok(statuses.into_iter().map(|(key, (status, held))| (key, hold_of(status, held))).collect())
 }
 
 pub(super) fn done(

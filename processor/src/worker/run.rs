@@ -22,7 +22,7 @@ use super::start::Starter;
 use super::sweeper::Sweeper;
 use super::writer::Writer;
 use super::{Message, Shared, chain, hold_of, jittered};
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::config::Settings;
 use crate::http::Health;
 use crate::kafka::{
@@ -36,11 +36,15 @@ use crate::telemetry::{ConnectorShape, Metrics};
 /// Wait while Kafka or the database is away at the start.
 const WAIT: Duration = Duration::from_millis(500);
 
+/// Between looks at the topics' ids.
+const TOPICS_EVERY: Duration = Duration::from_secs(5);
+
 /// What a connector's worker is made from; all but the connector is the process's.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) connector: Arc<Connector>,
     pub(super) settings: Settings,
+    pub(super) database: store::Settings,
     pub(super) secrets: Arc<dyn SecretSource>,
     pub(super) egress: Egress,
     pub(super) metrics: Metrics,
@@ -82,8 +86,7 @@ pub enum RunError {
 /// [`RunError`] names what is to be put right. Kafka or the database being away is no error.
 pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let name = parts.connector.name.clone();
-    let url = parts.settings.database.url();
-    let database = store::Settings::parse(url).map_err(RunError::Database)?;
+    let database = parts.database.clone();
     let session = |task: &str| Session::new(database.clone(), format!("{name} {task}"));
     let lanes = lanes(&parts)?;
     let client = client(&parts.settings)?;
@@ -112,8 +115,8 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let ends = start_parts(&parts, &shared, admin, &session);
     let (lease, health) = (parts.lease.clone(), parts.health.clone());
     let pipeline = Pipeline::new(Arc::clone(&shared), lease, health, consumer, ends);
-    let closed = pipeline.run(parts.stop.clone()).await;
-    drain_calls(&parts.claims, parts.settings.worker.shutdown_grace).await;
+    let (closed, ending) = pipeline.run(parts.stop.clone()).await;
+    drain_calls(&parts.claims, ending, parts.settings.worker.shutdown_grace).await;
     match closed {
         Closed::Clean => Ok(()),
         Closed::Fatal(cause) => Err(RunError::Fatal { connector: name, cause }),
@@ -187,10 +190,10 @@ async fn register(
         }
     };
     loop {
-        let registered = match session.connection().await {
-            Ok(connection) => batch::register_connector(connection, &parts.connector).await,
-            Err(error) => Err(error),
-        };
+        let registered = session.patience().bounded(async {
+            batch::register_connector(session.connection().await?, &parts.connector).await
+        });
+        let registered: Result<i32, StoreError> = registered.await;
         match registered {
             Ok(id) => return Ok(Some((id, cluster_id))),
             Err(source @ StoreError::Refused { .. }) => {
@@ -288,11 +291,12 @@ fn start_parts(
     let starter_part = Starter {
         shared: shared(),
         session: session("starter"),
-        admin,
+        admin: admin.clone(),
         assigned,
         pipeline: pipeline.clone(),
     };
     vital.spawn("starter", starter_part.run());
+    vital.spawn("topics", watch_topics(shared(), admin, pipeline.clone()));
     let sweeper = Sweeper {
         shared: shared(),
         session: session("sweeper"),
@@ -320,6 +324,29 @@ async fn write(
     Ok(())
 }
 
+/// Tells the pipeline what the topics are now, until it is gone: one that was deleted and made anew
+/// under a running consumer is read on as if nothing had happened.
+async fn watch_topics(
+    shared: Arc<Shared>,
+    admin: Admin,
+    pipeline: mpsc::UnboundedSender<Message>,
+) -> Result<(), Stopped> {
+    let names: Vec<String> =
+        shared.connector.source.topics.iter().map(|topic| topic.to_string()).collect();
+    let mut interval = clock::every(TOPICS_EVERY);
+    while !pipeline.is_closed() {
+        interval.tick().await;
+        for name in &names {
+            // One that is missing at the moment says nothing about the others.
+            match admin.topics(std::slice::from_ref(name)).await {
+                Ok(topics) => drop(pipeline.send(Message::Topics(topics))),
+                Err(error) => tracing::debug!(cause = %chain(&error), "no look at the topic"),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Notices effects that others settle: another process, a person, retention.
 async fn ask(
     mut session: Session,
@@ -327,10 +354,10 @@ async fn ask(
     pipeline: mpsc::UnboundedSender<Message>,
 ) -> Result<(), Stopped> {
     while let Some(keys) = questions.recv().await {
-        let statuses = match session.connection().await {
-            Ok(connection) => batch::effect_statuses(connection, &keys).await,
-            Err(error) => Err(error),
-        };
+        let statuses = session
+            .patience()
+            .bounded(async { batch::effect_statuses(session.connection().await?, &keys).await });
+        let statuses: Result<_, StoreError> = statuses.await;
         match statuses {
             Ok(statuses) => {
                 let lets_go = |key: &Key| {
@@ -348,11 +375,10 @@ async fn ask(
     Ok(())
 }
 
-/// Waits for calls in flight and for their outcomes to be on record, within the grace. What is still
-/// open then is found by its lease.
-async fn drain_calls(claims: &Claims, grace: Duration) {
-    let begun = clock::now();
-    while claims.count() > 0 && clock::since(begun) < grace {
+/// Waits for calls in flight and for their outcomes to be on record, within the grace counted from
+/// the moment when the end was asked for. What is still open then is found by its lease.
+async fn drain_calls(claims: &Claims, ending: Moment, grace: Duration) {
+    while claims.count() > 0 && clock::since(ending) < grace {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -77,7 +77,7 @@ impl Settler {
         }
         loop {
             let making = self.claims.making().await;
-            let error = match self.attempt(batch).await {
+            let error = match self.session.patience().bounded(self.attempt(batch)).await {
                 Ok(report) => {
                     for prepared in batch {
                         self.claims.remove(prepared.held.claim.key, prepared.held.claim.fence);
@@ -128,7 +128,11 @@ impl Settler {
         }
         if !lanes.is_empty() {
             let take_slot = |name: &str| slots.take_for(name);
-            let claiming = settle::Claiming { worker, take_slot: &take_slot };
+            let claiming = settle::Claiming {
+                worker,
+                connector_id: shared.connector_id,
+                take_slot: &take_slot,
+            };
             let woken = settle::wake(&mut tx, &lanes, Some(claiming)).await?;
             report.let_go.extend(woken.skipped);
             let rule = |name: &str| shared.lanes.iter().flatten().find(|lane| *lane.name == *name);

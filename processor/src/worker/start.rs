@@ -116,18 +116,23 @@ impl Starter {
             topic: info.name.clone(),
             topic_id: info.id.map_or_else(String::new, |id| id.to_string()),
         };
-        let connection = self.session.connection().await?;
-        let (id, cluster_id) = (shared.connector_id, &topic.cluster_id);
-        let source =
-            batch::register_source(connection, id, cluster_id, &topic.topic_id, &topic.topic)
-                .await?;
-        let mut rows = progress::load(connection, &topic).await?;
+        let known = self.session.patience().bounded(async {
+            let connection = self.session.connection().await?;
+            let (id, cluster_id) = (shared.connector_id, &topic.cluster_id);
+            let source =
+                batch::register_source(connection, id, cluster_id, &topic.topic_id, &topic.topic);
+            let source = source.await?;
+            Ok::<_, StoreError>((source, progress::load(connection, &topic).await?))
+        });
+        let (source, mut rows) = known.await?;
         let missing = |rows: &[Row], partition: i32| {
             !rows.iter().any(|row| row.topic_id == topic.topic_id && row.partition == partition)
         };
         if wanted.iter().any(|assigned| missing(&rows, assigned.partition.partition)) {
             self.create(&topic, info, &rows).await?;
-            rows = progress::load(self.session.connection().await?, &topic).await?;
+            let patience = self.session.patience();
+            let load = async { progress::load(self.session.connection().await?, &topic).await };
+            rows = patience.bounded::<_, StoreError>(load).await?;
         }
         let mut checked = Vec::new();
         for assigned in wanted {
@@ -180,13 +185,15 @@ impl Starter {
                 row.topic_id
             )
         });
-        let connection = self.session.connection().await?;
-        let mut tx = connection.begin().await.map_err(StoreError::from)?;
-        for (partition, position) in starts {
-            progress::create(&mut tx, topic, partition, position, why.as_deref()).await?;
-        }
-        tx.commit().await.map_err(StoreError::from)?;
-        Ok(())
+        let patience = self.session.patience();
+        let create = async {
+            let mut tx = self.session.connection().await?.begin().await?;
+            for (partition, position) in starts {
+                progress::create(&mut tx, topic, partition, position, why.as_deref()).await?;
+            }
+            Ok::<_, StoreError>(tx.commit().await?)
+        };
+        Ok(patience.bounded(create).await?)
     }
 
     async fn check(
@@ -213,8 +220,12 @@ impl Starter {
                     let (low, high) = self.admin.watermarks(&assigned.partition).await?;
                     let wrong = wrong(&row, low, high, found.get(&assigned.partition));
                     if let Some(why) = &wrong {
-                        let connection = self.session.connection().await?;
-                        progress::stop(connection, topic, row.partition, why).await?;
+                        let patience = self.session.patience();
+                        let stop = async {
+                            let connection = self.session.connection().await?;
+                            progress::stop(connection, topic, row.partition, why).await
+                        };
+                        patience.bounded::<_, StoreError>(stop).await?;
                     }
                     wrong
                 }

@@ -77,20 +77,20 @@ impl Sweeper {
             // Own lost claims come first: nobody else may send them while this worker lives.
             let mut swept = Ok(());
             if adopt || passed(&mut adopt_last, ADOPT_EVERY) {
-                swept = self.adopt().await;
+                swept = self.session.patience().bounded(self.adopt()).await;
                 adopt = swept.is_err();
             }
             if swept.is_ok() {
                 swept = self.claim_due().await;
             }
             if swept.is_ok() && passed(&mut slow_last, SLOW_EVERY) {
-                swept = self.slow().await;
+                swept = self.session.patience().bounded(self.slow()).await;
             }
             if swept.is_ok() && passed(&mut blocked_last, BLOCKED_EVERY) {
-                swept = self.wake_blocked().await;
+                swept = self.session.patience().bounded(self.wake_blocked()).await;
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
-                swept = self.retention().await;
+                swept = self.session.patience().bounded(self.retention()).await;
             }
             if let Err(error) = swept {
                 if matches!(error, StoreError::Refused { .. }) {
@@ -113,7 +113,8 @@ impl Sweeper {
                 continue;
             }
             let making = self.claims.making().await;
-            let claimed = self.claim_lane(index, &lane.name, free).await;
+            let claimed =
+                self.session.patience().bounded(self.claim_lane(index, &lane.name, free)).await;
             let used = claimed.as_ref().map_or(0, Vec::len);
             lane.refund(free.saturating_sub(used));
             match claimed {
@@ -196,8 +197,11 @@ impl Sweeper {
     /// Claims of the dead become what their rules say of an unknown outcome.
     async fn take_over(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
+        // Those whose effect is gone from the file stay as they are, and in nobody's way.
+        let names: Vec<String> =
+            shared.lanes.iter().flatten().map(|lane| lane.name.to_string()).collect();
         let mut tx = self.session.begin().await?;
-        let orphans = sweep::orphans(&mut tx, &[shared.connector_id], SLICE).await?;
+        let orphans = sweep::orphans(&mut tx, shared.connector_id, &names, SLICE).await?;
         if orphans.is_empty() {
             return Ok(tx.rollback().await?);
         }

@@ -31,6 +31,8 @@ struct Record {
 impl Waiting {
     /// Notes that a record waits from now on. `deadline`: when it is let go whatever happens; `None`: never.
     pub(super) fn add(&mut self, at: At, open: Vec<Key>, since: Moment, deadline: Option<Moment>) {
+        // One that is read again under the same assignment waits once.
+        self.remove(at);
         for key in &open {
             self.by_effect.entry(*key).or_default().push(at);
         }

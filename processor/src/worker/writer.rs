@@ -14,7 +14,7 @@ use oncely_core::expr::Header;
 use oncely_core::key::Key;
 
 use super::Shared;
-use super::claims::Claims;
+use super::claims::{Claims, Held};
 use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
@@ -158,11 +158,39 @@ impl Writer {
     ) -> Result<Report, Undone> {
         let worker = self.lease.worker();
         let shared = Arc::clone(&self.shared);
-        let begun = clock::now();
         let lined: Vec<Vec<Header<'_>>> = items.iter().map(|item| headers(&item.record)).collect();
         let inputs = inputs(items, &lined, parked.is_some());
+        // Bounded up to the commit and no further: what is claimed then is listed by the caller.
+        let (plan, claimed) = self
+            .session
+            .patience()
+            .bounded(self.transaction(items, &inputs, parked, shared_keys, worker))
+            .await?;
+        let statuses =
+            match self.session.patience().bounded(duplicates(&mut self.session, &plan)).await {
+                Ok(statuses) => statuses,
+                Err(error) => {
+                    self.session.failed(&error).await;
+                    BTreeMap::new()
+                }
+            };
+        count(&shared, &plan, items, &inputs, parked);
+        Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
+    }
+
+    /// Load, decide, write, from begin to commit.
+    async fn transaction(
+        &mut self,
+        items: &[Item],
+        inputs: &[(usize, Input<'_>)],
+        parked: Option<&'static str>,
+        shared_keys: &BTreeSet<Key>,
+        worker: uuid::Uuid,
+    ) -> Result<(Plan, Vec<Held>), Undone> {
+        let shared = Arc::clone(&self.shared);
+        let begun = clock::now();
         let mut tx = self.session.begin().await?;
-        let known = load(&mut tx, &shared.connector, &inputs, shared_keys).await?;
+        let known = load(&mut tx, &shared.connector, inputs, shared_keys).await?;
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
         let events: Vec<Input<'_>> = inputs.iter().map(|(_, input)| *input).collect();
@@ -170,8 +198,7 @@ impl Writer {
         shared.metrics.stage(Stage::Decide, clock::since(begun));
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
-        let fences =
-            write(&mut tx, &shared, &plan, &grants, worker, items, &inputs, parked).await?;
+        let fences = write(&mut tx, &shared, &plan, &grants, worker, items, inputs, parked).await?;
         if !grants.keys.is_empty()
             && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
         {
@@ -180,9 +207,7 @@ impl Writer {
         tx.commit().await.map_err(StoreError::from)?;
         shared.metrics.stage(Stage::Write, clock::since(begun));
         let claimed = grants.keep(&plan, &fences, worker);
-        let statuses = duplicates(self.session.connection().await, &plan).await;
-        count(&shared, &plan, items, &inputs, parked);
-        Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
+        Ok((plan, claimed))
     }
 }
 

@@ -103,6 +103,8 @@ pub(crate) struct Shared {
     pub(crate) target: watch::Sender<String>,
     /// Moved by `cut_all`.
     pub(crate) cuts: watch::Sender<u64>,
+    /// Moved by `forget_open`.
+    pub(crate) forgotten: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -146,6 +148,7 @@ impl Proxy {
             traffic: watch::Sender::default(),
             target: watch::Sender::new(target.into()),
             cuts: watch::Sender::default(),
+            forgotten: watch::Sender::default(),
         });
         let mut proxy = Self { address, shared, listening: None };
         proxy.listener_on().await?;
@@ -183,6 +186,12 @@ impl Proxy {
     /// Resets every open connection.
     pub fn cut_all(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts = cuts.wrapping_add(1));
+    }
+
+    /// No byte passes on a connection that is open now, for ever, and neither side is told; new ones
+    /// pass: a host that was replaced, or a gateway that forgot its connections.
+    pub fn forget_open(&self) {
+        self.shared.forgotten.send_modify(|times| *times = times.wrapping_add(1));
     }
 
     /// Refuses connections, and cuts those that are open.

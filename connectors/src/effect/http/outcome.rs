@@ -86,6 +86,7 @@ fn answered(reply: &Reply, record: &Record, profile: &Profile) -> Classified {
         StatusClass::Rejected => plain(Outcome::Rejected),
         StatusClass::Halted if (300..400).contains(&reply.status) => redirected(reply),
         StatusClass::Halted => plain(Outcome::Halted),
+        StatusClass::Unknown if (300..400).contains(&reply.status) => sent_elsewhere(reply),
         StatusClass::Unknown => plain(Outcome::Unknown),
         StatusClass::NotApplied => plain(Outcome::NotApplied),
     }
@@ -100,7 +101,10 @@ pub fn status_class(status: u16, profile: &Profile) -> StatusClass {
     }
     match status {
         200..=299 => StatusClass::Done,
-        300..=399 | 401 | 403 | 407 => StatusClass::Halted,
+        // The same request belongs elsewhere, or needs a credential: nothing was done with it.
+        301 | 307 | 308 | 401 | 403 | 407 => StatusClass::Halted,
+        // "See the result over there" is how forms answer that have done their work.
+        300..=399 => StatusClass::Unknown,
         // 425 is only honest about what this attempt did on this connection.
         408 | 425 => StatusClass::Unknown,
         429 => StatusClass::Throttled,
@@ -125,9 +129,20 @@ fn done(reply: &Reply, record: &Record) -> Classified {
     }
 }
 
+fn location(reply: &Reply) -> Option<Cow<'_, str>> {
+    reply.headers.get(LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()))
+}
+
+/// An answer that names another place without saying that nothing was done.
+fn sent_elsewhere(reply: &Reply) -> Classified {
+    let to = location(reply).unwrap_or(Cow::Borrowed("nowhere"));
+    let cause =
+        format!("redirects are not followed, and this one may come after the effect: look at {to}");
+    Classified { outcome: Outcome::Unknown, cause: cause.into() }
+}
+
 fn redirected(reply: &Reply) -> Classified {
-    let to = reply.headers.get(LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let cause = match to {
+    let cause = match location(reply) {
         Some(to) => format!("redirects are not followed; put the right url in place: {to}").into(),
         None => Cow::Borrowed("redirects are not followed"),
     };

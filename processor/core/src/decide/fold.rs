@@ -14,6 +14,7 @@ use super::verdict::{Verdict, verdict};
 use crate::connector::{Connector, OnConflict};
 use crate::effect::order::{OpenEffect, Turn};
 use crate::effect::status::Status;
+use crate::event::Event;
 use crate::fingerprint::Fingerprint;
 
 /// Decides all events. `known` is what the database says of their keys; it comes back changed by
@@ -171,7 +172,8 @@ impl Fold<'_> {
             self.plan.entities.insert(about.key, write);
         }
         if owed.needs_payload {
-            let payload = PayloadNew { input: index, event: event.key, moved: moved.clone() };
+            let moved = moved.clone().or_else(|| self.stood(event));
+            let payload = PayloadNew { input: index, event: event.key, moved };
             self.plan.payloads.push(payload);
         }
         for (key, line) in owed.ledger {
@@ -197,6 +199,14 @@ impl Fold<'_> {
         }
         self.remember(input, ending, moved.clone(), owed.keys.clone());
         Decision { ending, reason: None, effects: owed.keys, age_ms: 0, moved }
+    }
+
+    /// Where the entity of a stale event stands, as a step that leads nowhere: what is rendered later
+    /// reads the same state as what is rendered now.
+    fn stood(&self, event: &Event) -> Option<Moved> {
+        let about = event.entity.as_ref()?;
+        let state = &self.known.entities.get(&about.key)?.state;
+        Some(Moved { from: Arc::clone(state), to: Arc::clone(state) })
     }
 
     fn remember(

@@ -186,6 +186,7 @@ pub struct ParkedNew {
 pub struct PayloadNew {
     pub input: usize,
     pub event: Key,
+    /// Of a stale event: from and to the state in which its entity stands.
     pub moved: Option<Moved>,
 }
 

@@ -77,7 +77,9 @@ pub async fn resolve(
     let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(Resolved::NotFound) };
     let corrupt = StoreError::Corrupt { key: effect, what: "unknown status" };
     let status = Status::parse(&row.status).ok_or(corrupt)?;
-    if let Some(why) = refusal(status, row.blocked, row.attempts > 0 || row.takeovers > 0) {
+    if let Some(why) =
+        refusal(status, row.blocked, row.attempts > 0 || row.takeovers > 0, resolution)
+    {
         return Ok(Resolved::Refused { status, why });
     }
     if change.dry_run {
@@ -110,14 +112,23 @@ pub async fn resolve(
 }
 
 /// Why a person's word does not count here.
-const fn refusal(status: Status, blocked: bool, tried: bool) -> Option<&'static str> {
+///
+/// An effect that no connector file names any more is never tried: it can still be given up.
+const fn refusal(
+    status: Status,
+    blocked: bool,
+    tried: bool,
+    resolution: &Resolution,
+) -> Option<&'static str> {
     match status {
         Status::Held | Status::Unknown => None,
         Status::Waiting if blocked => {
             Some("it waits for an earlier effect: resolve that one, and this one follows")
         }
-        Status::Waiting if tried => None,
-        Status::Waiting => Some("it has not been tried yet"),
+        Status::Waiting if !tried && matches!(resolution, Resolution::Retry) => {
+            Some("it has not been tried yet")
+        }
+        Status::Waiting => None,
         Status::Claimed => {
             Some("a worker is sending it now: wait until it has settled or its worker is dead")
         }

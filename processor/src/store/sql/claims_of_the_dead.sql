@@ -1,9 +1,10 @@
--- Claims whose worker is on record as dead or ended, for the connectors loaded here.
+-- Claims whose worker is on record as dead or ended, of the effects that are loaded here.
 SELECT e.key, e.fence AS "fence!", e.worker AS "worker!", e.connector, e.name, e.lane, e.was_unknown,
        e.attempts, e.takeovers,
        (extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint AS "elapsed_ms!"
 FROM oncely.effect AS e
 JOIN oncely.worker AS w ON w.id = e.worker
-WHERE (w.dead_at IS NOT NULL OR w.ended_at IS NOT NULL) AND e.connector = ANY($1::integer[])
-LIMIT $2
+WHERE (w.dead_at IS NOT NULL OR w.ended_at IS NOT NULL) AND e.connector = $1
+  AND e.name = ANY($2::text[])
+LIMIT $3
 FOR UPDATE OF e SKIP LOCKED

@@ -1,8 +1,17 @@
--- Whether effects that records wait for still hold these back.
+-- Whether effects that records wait for still hold these back. A blocked one may wait for a held one
+-- over others, and those may stand in other lanes.
 SELECT e.key, e.status,
-       (e.status = 'held' OR (e.status = 'waiting' AND e.due_at IS NULL AND EXISTS (
+       (e.status = 'held' OR (e.status = 'waiting' AND e.due_at IS NULL AND (EXISTS (
            SELECT FROM oncely.effect AS h
            WHERE h.lane = e.lane AND h.settled_at IS NULL AND h.status = 'held'
-             AND (h.version < e.version OR h.key = ANY(e.after_keys))))) AS "behind_held!"
+             AND h.version < e.version) OR EXISTS (
+           WITH RECURSIVE before (key) AS (
+               SELECT unnest(e.after_keys)
+               UNION
+               SELECT unnest(b.after_keys)
+               FROM before JOIN oncely.effect AS b ON b.key = before.key
+               WHERE b.settled_at IS NULL)
+           SELECT FROM before JOIN oncely.effect AS h ON h.key = before.key
+           WHERE h.status = 'held')))) AS "behind_held!"
 FROM oncely.effect AS e
 WHERE e.key = ANY($1::uuid[])

@@ -1,4 +1,5 @@
--- Requests and results have a shorter life than keys.
+-- Requests and results have a shorter life than keys, but a result lives as long as an open effect
+-- may read it.
 UPDATE oncely.effect AS e
 SET request = NULL, result = NULL
 FROM (SELECT key FROM oncely.effect
@@ -6,6 +7,8 @@ FROM (SELECT key FROM oncely.effect
         AND created_at < now() - make_interval(secs => $2::bigint / 1000.0)
         AND settled_at < now() - make_interval(secs => $2::bigint / 1000.0)
         AND (request IS NOT NULL OR result IS NOT NULL)
+        AND key NOT IN (SELECT unnest(o.after_keys) FROM oncely.effect AS o
+                        WHERE o.settled_at IS NULL AND o.after_keys IS NOT NULL)
       LIMIT $3
       FOR UPDATE SKIP LOCKED) AS old
 WHERE e.key = old.key

@@ -91,7 +91,7 @@ impl Pipeline {
         self.show_partitions();
     }
 
-    fn forget(&mut self, assignment: AssignmentId) {
+    pub(super) fn forget(&mut self, assignment: AssignmentId) {
         self.partitions.remove(&assignment);
         self.waiting.forget(assignment);
         self.stopped.remove(&assignment);

@@ -74,15 +74,23 @@ pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
     let up = Pump::new(Direction::ToServer, &shared, &link);
     let down = Pump::new(Direction::ToClient, &shared, &link);
     let mut cuts = shared.cuts.subscribe();
+    let mut forgotten = shared.forgotten.subscribe();
     let mut cut = link.cut.subscribe();
-    let pumps = async {
+    let moving = async {
         tokio::join!(
             up.run(&mut from_client, &mut to_server),
             down.run(&mut from_server, &mut to_client)
         )
     };
+    // Once forgotten it moves nothing, and stays open.
+    let pumps = async {
+        tokio::select! {
+            ((), ()) = moving => {}
+            _ = forgotten.changed() => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        ((), ()) = pumps => {}
+        () = pumps => {}
         _ = cut.wait_for(|cut| *cut != Cut::Not) => {}
         _ = cuts.changed() => { link.cut.send_replace(Cut::Reset); }
     }

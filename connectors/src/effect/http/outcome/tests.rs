@@ -54,7 +54,9 @@ fn the_table_of_statuses() {
     use OutcomeClass::{Done, Halted, Rejected, Throttled, Unknown};
     for (statuses, want) in [
         (&[200, 201, 202, 204, 299][..], Done),
-        (&[300, 301, 302, 303, 304, 307, 308], Halted),
+        (&[301, 307, 308], Halted),
+        // A form that has done its work shows the way to the result.
+        (&[300, 302, 303, 304], Unknown),
         (&[401, 403, 407], Halted),
         (&[408, 425], Unknown),
         (&[429], Throttled),
