@@ -277,7 +277,8 @@ mod tests {
     fn k8_brokers_that_are_all_away_are_told_from_those_not_heard_of_yet() {
         let board = OffsetsBoard::default();
         assert_eq!(board.broker_up(), None);
-        board.write(br#"{"brokers":{"a:1/1":{"state":"DOWN"},"b:1/2":{"state":"UP"}},"topics":{}}"#);
+        board
+            .write(br#"{"brokers":{"a:1/1":{"state":"DOWN"},"b:1/2":{"state":"UP"}},"topics":{}}"#);
         assert_eq!(board.broker_up(), Some(true));
         board.write(br#"{"brokers":{"a:1/1":{"state":"DOWN"},"b:1/2":{"state":"TRY_CONNECT"}}}"#);
         assert_eq!(board.broker_up(), Some(false));
