@@ -3,7 +3,7 @@
 //! Keeps every answer until it is on record, however long the database is away. A stale owner changes
 //! no claim, but what it saw is evidence, and a success settles the effect whoever holds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -196,7 +196,7 @@ async fn settle_owned(
     if outcomes.is_empty() {
         return Ok(());
     }
-    let mine = settle::settle(tx, owner, &outcomes).await?;
+    let mine: BTreeSet<Key> = settle::settle(tx, owner, &outcomes).await?.into_iter().collect();
     let (own, foreign): (Vec<_>, Vec<_>) =
         outcomes.iter().partition(|outcome| mine.contains(&outcome.key));
     // A redo after a lost answer to COMMIT finds its own work.
