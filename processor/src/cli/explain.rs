@@ -52,6 +52,12 @@ impl Explain {
             let tenants = events::tenants_of(&mut connection, &self.business_id).await?;
             self.look(&mut connection, &connectors, &tenants, &mut found).await?;
         }
+        if found.is_empty() && self.tenant.is_none() {
+            let scopes: Vec<String> = connectors.iter().map(|one| one.scope.clone()).collect();
+            let id = &self.business_id;
+            let tenants = events::tenants_by_key(&mut connection, &scopes, id).await?;
+            self.look(&mut connection, &connectors, &tenants, &mut found).await?;
+        }
         if found.is_empty() {
             return Ok(self.unknown());
         }

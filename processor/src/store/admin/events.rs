@@ -32,6 +32,23 @@ pub async fn tenants_of(connection: &mut PgConnection, business_id: &str) -> Res
     Ok(rows.fetch_all(connection).await?)
 }
 
+/// Tenants that own an event of that id, at most 20, by trying every tenant that ever had one: the
+/// inbox keeps no ids. For events that left neither effect nor parked record.
+pub async fn tenants_by_key(
+    connection: &mut PgConnection,
+    scopes: &[String],
+    business_id: &str,
+) -> Result<Vec<String>> {
+    let tenants = query_file_scalar!("src/store/sql/admin_tenants.sql");
+    let tenants = tenants.fetch_all(&mut *connection).await?;
+    let events = tenants
+        .iter()
+        .flat_map(|tenant| scopes.iter().map(move |scope| Key::event(scope, tenant, business_id)));
+    let keys: Vec<_> = events.map(uuid).collect();
+    let rows = query_file_scalar!("src/store/sql/admin_tenants_by_key.sql", &keys);
+    Ok(rows.fetch_all(connection).await?)
+}
+
 /// One event: what came, what it owed, what became of it.
 #[derive(Clone, Debug, Default)]
 pub struct History {
