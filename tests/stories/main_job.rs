@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use oncely_tests::ledger::{Ending, Fate};
-use oncely_tests::wiring::EffectLines;
+use oncely_tests::wiring::{EffectLines, usage};
 use oncely_tests::world::Plan;
 use oncely_tests::{Wiring, World};
 use serde_json::{Value, json};
@@ -184,5 +184,19 @@ async fn receipts_by_smtp_go_out_once_or_are_held_and_shown() {
     let said = world.oncely(&["effects", "list", "--status", "held"]).await;
     let listed = said.json["effects"].as_array().map(Vec::len);
     assert_eq!(listed, usize::try_from(held).ok(), "what is held is shown");
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_left_only_ledger_lines_is_explained_without_its_tenant() {
+    let mut world = World::plan(Wiring::invoices("lines").effects([usage()])).start().await;
+    world.run().await;
+    let names = world.pay_many(1, 2, 2).await;
+    world.settled().await;
+    let said = world.oncely(&["explain", &format!("evt-{}-001", names[0])]).await;
+    assert!(said.ok, "{said:?}");
+    assert!(said.json.to_string().contains("usage"), "{said:?}");
+    let said = world.oncely(&["explain", "evt-nobody"]).await;
+    assert!(!said.ok, "{said:?}");
     world.check_invariants().await;
 }
