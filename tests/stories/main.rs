@@ -24,5 +24,6 @@ mod ordering;
 mod poison;
 mod rebalances;
 mod repeats;
+mod running;
 mod sharing;
 mod topics;

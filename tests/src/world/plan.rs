@@ -190,6 +190,15 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+impl World {
+    /// Writes a second connector file beside the story's own.
+    pub fn write_another(&self, file: &str, wiring: &Wiring) {
+        let provider = format!("http://{}", self.provider_proxy.addr());
+        let yaml = wiring.yaml(&provider, &self.smtp_proxy.addr().to_string());
+        std::fs::write(self.dir().join("connectors").join(file), yaml).unwrap();
+    }
+}
+
 /// A name that no other story of this machine uses.
 fn fresh(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
