@@ -1,4 +1,4 @@
-//! Reads single records for witnesses, with as few bytes as the protocol allows.
+//! Reads single records for witnesses, with few round trips.
 //!
 //! The reader assigns itself partitions at chosen offsets; it has a group's name (a client without
 //! one may not assign) and never joins it, never commits. Partitions of one topic are read at
@@ -38,9 +38,14 @@ pub(super) fn reader_config(settings: &ClientSettings, group: &str) -> ClientCon
         ("check.crcs", "true"),
         ("enable.partition.eof", "true"),
         ("fetch.wait.max.ms", "10"),
-        ("max.partition.fetch.bytes", "65536"),
+        // A broker gives whole batches, and beyond the first partition of an answer none that is
+        // larger than this: with less, big batches come one partition at a time.
+        ("max.partition.fetch.bytes", "1048588"),
         ("queued.min.messages", "1"),
-        ("queued.max.messages.kbytes", "1024"),
+        // A full queue stops every partition, those that are still asked for too, for a second
+        // unless this says otherwise.
+        ("queued.max.messages.kbytes", "16384"),
+        ("fetch.queue.backoff.ms", "10"),
     ] {
         config.set(name, value);
     }
