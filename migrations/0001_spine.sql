@@ -100,7 +100,8 @@ CREATE TRIGGER entity_never_falls BEFORE UPDATE ON oncely.entity
 CREATE SEQUENCE oncely.fence AS bigint;
 
 -- The effect ledger. `lane` orders effects: the entity's key, or the event's where there is no
--- entity. A waiting row without a due time is blocked by an earlier effect.
+-- entity. A waiting row without a due time is blocked by an earlier effect. `owners` counts the inbox
+-- rows that name it: the last one that is removed takes it along.
 CREATE TABLE oncely.effect (
     key           uuid        NOT NULL PRIMARY KEY,
     event         uuid        NOT NULL,
@@ -116,6 +117,7 @@ CREATE TABLE oncely.effect (
     settled_at    timestamptz,
     connector     integer     NOT NULL,
     attempts      integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    owners        integer     NOT NULL DEFAULT 1 CHECK (owners > 0),
     takeovers     smallint    NOT NULL DEFAULT 0 CHECK (takeovers >= 0),
     ordinal       smallint    NOT NULL,
     status_code   smallint,

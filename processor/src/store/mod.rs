@@ -5,6 +5,7 @@
 //!
 //! - [`connection`] – dedicated connections; sessions whose BEGIN and COMMIT are never cut short
 //! - [`batch`] – what the batch transaction loads and writes
+//! - [`share`] – effects that several events owe
 //! - [`claim`], [`settle`] – the effect ledger
 //! - [`lease`] – worker rows
 //! - [`progress`] – positions
@@ -23,9 +24,13 @@ pub mod lease;
 pub mod migrate;
 pub mod progress;
 pub mod settle;
+pub mod share;
 pub mod sweep;
 
 pub use connection::{Session, Settings};
 pub use error::StoreError;
 /// The driver's own types, for those who hold a connection without asking anything themselves.
 pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection, migrate::MigrateError};
+
+#[cfg(test)]
+mod database_tests;

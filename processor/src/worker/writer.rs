@@ -23,6 +23,7 @@ use crate::clock;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
+use crate::store::share;
 use crate::store::{PgConnection, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{RedoCause, Stage};
@@ -292,6 +293,9 @@ async fn write(
             return Err(Undone::Collided(keys.copied().collect()));
         }
         fences = written.iter().filter_map(|new| Some((new.key, new.fence?))).collect();
+    }
+    if share::share_effects(tx, plan).await? == Written::LostRace {
+        return Err(Undone::LostRace);
     }
     if !plan.inbox.is_empty() && batch::write_inbox(tx, plan).await? == Written::LostRace {
         return Err(Undone::LostRace);

@@ -1,5 +1,5 @@
--- Removes one slice of inbox rows older than the retention, with their effects and what hangs on
--- them, only where nothing of the event is open. Entities stay.
+-- Removes one slice of inbox rows older than the retention, with what hangs on them, only where
+-- nothing of the event is open. An effect goes with the last event that owes it. Entities stay.
 WITH old AS (
     SELECT i.key, i.effects
     FROM oncely.inbox AS i
@@ -12,9 +12,22 @@ WITH old AS (
     ORDER BY i.first_seen_at
     LIMIT $3
     FOR UPDATE OF i SKIP LOCKED
+), owed AS (
+    SELECT named.key, count(*) AS times
+    FROM old, unnest(old.effects) AS named (key)
+    GROUP BY named.key
+), held AS MATERIALIZED (
+    -- The newest rows: an event that shares one at this moment has been counted, or waits.
+    SELECT e.key, e.owners - owed.times AS left_over
+    FROM oncely.effect AS e JOIN owed ON owed.key = e.key
+    ORDER BY e.key
+    FOR UPDATE OF e
+), shared AS (
+    UPDATE oncely.effect AS e SET owners = held.left_over
+    FROM held WHERE e.key = held.key AND held.left_over > 0
 ), gone AS (
-    DELETE FROM oncely.effect AS e USING old
-    WHERE e.event = old.key AND e.key = ANY(old.effects) AND e.settled_at IS NOT NULL
+    DELETE FROM oncely.effect AS e USING held
+    WHERE e.key = held.key AND held.left_over <= 0
     RETURNING e.key
 ), attempts AS (
     DELETE FROM oncely.attempt AS a USING gone WHERE a.effect = gone.key

@@ -1,0 +1,189 @@
+//! Queries on a real database of their own.
+
+use oncely_core::decide::{EffectNew, Ending, InboxNew, Place, Plan};
+use oncely_core::effect::order::Turn;
+use oncely_core::fingerprint::Fingerprint;
+use oncely_core::key::Key;
+use oncely_rig::postgres::{Cluster, PostgresOptions};
+use sqlx::Connection as _;
+
+use super::batch::{self, Written};
+use super::{PgConnection, Settings, migrate, share, sweep};
+
+/// A cluster with the schema in it.
+struct World {
+    cluster: Cluster,
+}
+
+impl World {
+    async fn new() -> Self {
+        let cluster = Cluster::start(&PostgresOptions::quick()).await.unwrap();
+        let world = Self { cluster };
+        let mut connection = world.connect().await;
+        migrate::up(&mut connection).await.unwrap();
+        world
+            .sql("INSERT INTO oncely.connector (name, scope, group_name) VALUES ('c', 'c', 'g')")
+            .await;
+        world.sql(
+            "INSERT INTO oncely.source (connector, cluster_id, topic_id, topic) VALUES (1, 'k', 'i', 't')",
+        )
+        .await;
+        world
+    }
+
+    async fn connect(&self) -> PgConnection {
+        let settings = Settings::parse(&self.cluster.url("postgres")).unwrap();
+        settings.connect("test").await.unwrap()
+    }
+
+    async fn sql(&self, statements: &str) -> Vec<oncely_rig::postgres::Row> {
+        let mut wire = self.cluster.connect("postgres").await.unwrap();
+        wire.run(statements).await.unwrap()
+    }
+
+    async fn text(&self, statement: &str) -> String {
+        let rows = self.sql(statement).await;
+        let values = rows.iter().map(|row| row[0].clone().unwrap_or_default());
+        values.collect::<Vec<_>>().join(" ")
+    }
+}
+
+const RETENTION_MS: u64 = 1_000_000;
+
+fn key(n: u8) -> Key {
+    Key::from_bytes([n; 16])
+}
+
+/// What an event writes that owes these effects; those in `new` have no row yet.
+fn owing(event: u8, effects: &[u8], new: &[u8]) -> Plan {
+    let mut plan = Plan::default();
+    let keys: Vec<Key> = effects.iter().copied().map(key).collect();
+    let place = Place { source: 1, partition: 0, offset: event.into() };
+    let row = InboxNew {
+        fingerprint: Fingerprint(key(event)),
+        entity: None,
+        place,
+        ending: Ending::Applied,
+        tenant: "t".into(),
+        moved: None,
+        effects: keys,
+    };
+    plan.inbox.insert(key(event), row);
+    for effect in new {
+        let effect_new = EffectNew {
+            event: key(event),
+            lane: key(event),
+            version: 0,
+            rule: 0,
+            tenant: "t".into(),
+            business_id: "b".into(),
+            request_hash: key(*effect),
+            request: None,
+            after: Vec::new(),
+            turn: Turn::Ready,
+        };
+        plan.effects.insert(key(*effect), effect_new);
+    }
+    plan
+}
+
+/// The part of a batch that counts here; effects are done at once.
+async fn write(tx: &mut PgConnection, plan: &Plan) -> Written {
+    for (key, effect) in &plan.effects {
+        let event = effect.event;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+            "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, attempts, ordinal,
+                status, settled_at, name, tenant, business_id)
+             VALUES ('{key}', '{event}', '{event}', '{key}', 1, 1, 0, 'done', now(), 'e', 't', 'b');
+             INSERT INTO oncely.attempt (effect, fence, worker, outcome)
+             VALUES ('{key}', 1, '{event}', 'done')"
+        )))
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    }
+    if share::share_effects(tx, plan).await.unwrap() == Written::LostRace {
+        return Written::LostRace;
+    }
+    batch::write_inbox(tx, plan).await.unwrap()
+}
+
+impl World {
+    /// Makes events older than the retention.
+    async fn age(&self, events: &[u8]) {
+        for event in events {
+            let statement = format!(
+                "UPDATE oncely.inbox SET first_seen_at = now() - interval '1 day' WHERE key = '{}'",
+                key(*event)
+            );
+            self.sql(&statement).await;
+        }
+    }
+
+    async fn effects(&self) -> String {
+        self.text("SELECT left(key::text, 2) || 'x' || owners FROM oncely.effect ORDER BY key")
+            .await
+    }
+}
+
+#[tokio::test]
+async fn an_effect_is_remembered_as_long_as_any_event_that_owes_it() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    // Effect 10 is the first event's alone; 11 is owed by both, 12 by the second alone.
+    assert_eq!(write(c, &owing(1, &[0x10, 0x11], &[0x10, 0x11])).await, Written::All);
+    assert_eq!(write(c, &owing(2, &[0x11, 0x12], &[0x12])).await, Written::All);
+    assert_eq!(world.effects().await, "10x1 11x2 12x1");
+    world.age(&[1]).await;
+    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(world.effects().await, "11x1 12x1", "the shared one is not forgotten");
+    assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "2");
+
+    // A third event finds it and shares it; it goes with the last owner, whoever that is.
+    assert_eq!(write(c, &owing(3, &[0x11], &[])).await, Written::All);
+    world.age(&[3]).await;
+    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(world.effects().await, "11x1 12x1");
+    world.age(&[2]).await;
+    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(world.effects().await, "");
+    assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "0");
+    assert_eq!(write(c, &owing(4, &[0x11], &[])).await, Written::LostRace, "it is gone");
+}
+
+#[tokio::test]
+async fn owners_of_one_batch_and_of_one_slice_are_counted_each() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    let mut both = owing(1, &[0x11], &[0x11]);
+    both.inbox.extend(owing(2, &[0x11], &[]).inbox);
+    assert_eq!(write(c, &both).await, Written::All);
+    assert_eq!(world.effects().await, "11x2");
+    world.age(&[1, 2]).await;
+    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 2);
+    assert_eq!(world.effects().await, "");
+}
+
+#[tokio::test]
+async fn an_event_that_shares_an_effect_while_retention_runs_keeps_it() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    assert_eq!(write(&mut connection, &owing(1, &[0x11], &[0x11])).await, Written::All);
+    world.age(&[1]).await;
+    let mut sharing = connection.begin().await.unwrap();
+    assert_eq!(write(&mut sharing, &owing(2, &[0x11], &[])).await, Written::All);
+    let mut other = world.connect().await;
+    let removing = sweep::remove_closed(&mut other, 1, RETENTION_MS, 10);
+    let committing = async {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        while world.text(waits).await == "0" {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        sharing.commit().await.unwrap();
+    };
+    let (removed, ()) = tokio::join!(removing, committing);
+    assert_eq!(removed.unwrap(), 1);
+    assert_eq!(world.effects().await, "11x1");
+}
