@@ -101,7 +101,8 @@ CREATE SEQUENCE oncely.fence AS bigint;
 
 -- The effect ledger. `lane` orders effects: the entity's key, or the event's where there is no
 -- entity. A waiting row without a due time is blocked by an earlier effect. `owners` counts the inbox
--- rows that name it: the last one that is removed takes it along.
+-- rows that name it: the last one that is removed takes it along. `failures` are the attempts that the
+-- retry plan counts, `failing_since` when their unbroken row began.
 CREATE TABLE oncely.effect (
     key           uuid        NOT NULL PRIMARY KEY,
     event         uuid        NOT NULL,
@@ -115,8 +116,10 @@ CREATE TABLE oncely.effect (
     first_sent_at timestamptz,
     last_sent_at  timestamptz,
     settled_at    timestamptz,
+    failing_since timestamptz,
     connector     integer     NOT NULL,
     attempts      integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    failures      integer     NOT NULL DEFAULT 0 CHECK (failures >= 0),
     owners        integer     NOT NULL DEFAULT 1 CHECK (owners > 0),
     takeovers     smallint    NOT NULL DEFAULT 0 CHECK (takeovers >= 0),
     ordinal       smallint    NOT NULL,
@@ -137,7 +140,9 @@ CREATE TABLE oncely.effect (
     CHECK (due_at IS NULL OR status IN ('waiting', 'unknown')),
     CHECK (status <> 'unknown' OR due_at IS NOT NULL),
     CHECK (result IS NULL OR status = 'done'),
-    CHECK (NOT was_unknown OR attempts > 0 OR takeovers > 0)
+    CHECK (NOT was_unknown OR attempts > 0 OR takeovers > 0),
+    CHECK (failures <= attempts),
+    CHECK (failing_since IS NULL OR failures > 0)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX effect_open ON oncely.effect (lane) WHERE settled_at IS NULL;
 CREATE INDEX effect_due ON oncely.effect (connector, name, due_at) WHERE due_at IS NOT NULL;

@@ -277,5 +277,6 @@ fn settlement((key, fence, lane): &Claimed) -> Settlement {
         class: OutcomeClass::Done,
         on_record: false,
         tries: 1,
+        failures: 0,
     }
 }

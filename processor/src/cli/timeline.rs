@@ -254,6 +254,7 @@ mod tests {
             business_id: "in_1009:invoice.paid".to_owned(),
             version: 7,
             attempts: 1,
+            failures: 0,
             takeovers: 0,
             was_unknown: false,
             status_code: Some(200),

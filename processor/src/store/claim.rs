@@ -40,9 +40,11 @@ pub(super) struct ClaimRow {
     pub(super) request: Option<Vec<u8>>,
     pub(super) was_unknown: bool,
     pub(super) attempts: i32,
+    pub(super) failures: i32,
     pub(super) takeovers: i16,
     pub(super) after_keys: Option<Vec<Uuid>>,
     pub(super) elapsed_ms: i64,
+    pub(super) failing_ms: Option<i64>,
     pub(super) status: String,
 }
 
@@ -58,7 +60,12 @@ impl From<ClaimRow> for Claim {
             business_id: row.business_id.into(),
             request: row.request,
             after: keys(row.after_keys),
-            history: Recorded::of(row.attempts, row.takeovers, row.was_unknown, row.elapsed_ms),
+            history: Recorded::of(
+                (row.attempts, row.failures),
+                row.takeovers,
+                row.was_unknown,
+                (row.elapsed_ms, row.failing_ms),
+            ),
         }
     }
 }
@@ -67,28 +74,42 @@ impl From<ClaimRow> for Claim {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
     pub attempts: u32,
+    /// Those of them that the retry plan counts.
+    pub failures: u32,
     pub takeovers: u16,
     pub was_unknown: bool,
     /// Since the first claim, by the database's clock, when it was claimed this time.
     pub elapsed_ms: u64,
+    /// Since the failures began that go on, by the same clock; `None`: none do.
+    pub failing_ms: Option<u64>,
 }
 
 impl Recorded {
     /// From the columns; their constraints keep them at zero or more.
-    pub(super) fn of(attempts: i32, takeovers: i16, was_unknown: bool, elapsed_ms: i64) -> Self {
+    pub(super) fn of(
+        (attempts, failures): (i32, i32),
+        takeovers: i16,
+        was_unknown: bool,
+        (elapsed_ms, failing_ms): (i64, Option<i64>),
+    ) -> Self {
         Self {
             attempts: u32::try_from(attempts).unwrap_or(0),
+            failures: u32::try_from(failures).unwrap_or(0),
             takeovers: u16::try_from(takeovers).unwrap_or(0),
             was_unknown,
             elapsed_ms: elapsed(elapsed_ms),
+            failing_ms: failing_ms.map(elapsed),
         }
     }
 
-    /// With the attempt now seen counted in, `since_ms` after the claim.
-    pub const fn after_attempt(&self, since_ms: u64) -> History {
+    /// With the attempt now seen counted in, `since_ms` after the claim. `failed`: the retry plan
+    /// counts it.
+    pub fn after_attempt(&self, since_ms: u64, failed: bool) -> History {
         History {
             attempts: self.attempts.saturating_add(1),
+            failures: self.failures.saturating_add(u32::from(failed)),
             elapsed_ms: self.elapsed_ms.saturating_add(since_ms),
+            failing_ms: self.failing_ms.map_or(0, |ms| ms.saturating_add(since_ms)),
             was_unknown: self.was_unknown,
             takeovers: self.takeovers,
         }

@@ -2,12 +2,19 @@
 
 use oncely_core::decide::{EffectNew, Ending, InboxNew, Place, Plan};
 use oncely_core::effect::order::Turn;
+use oncely_core::effect::outcome::OutcomeClass;
+use oncely_core::effect::status::Status;
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
 use oncely_rig::postgres::{Cluster, PostgresOptions};
 use sqlx::Connection as _;
+use uuid::Uuid;
 
+use super::admin::audit::Change;
+use super::admin::resolve::{self, Resolution};
 use super::batch::{self, Written};
+use super::claim::{self, Claim};
+use super::settle::{self, Settlement};
 use super::{PgConnection, Settings, migrate, share, sweep};
 
 /// A cluster with the schema in it.
@@ -186,4 +193,82 @@ async fn an_event_that_shares_an_effect_while_retention_runs_keeps_it() {
     let (removed, ()) = tokio::join!(removing, committing);
     assert_eq!(removed.unwrap(), 1);
     assert_eq!(world.effects().await, "11x1");
+}
+
+/// What the next attempt of effect 11 knows of those before it.
+async fn claim(c: &mut PgConnection, worker: Uuid) -> Claim {
+    let claimed = claim::claim_due(c, worker, 1, "e", 10).await.unwrap();
+    claimed.into_iter().next().unwrap()
+}
+
+fn seen(claim: &Claim, class: OutcomeClass) -> Settlement {
+    Settlement {
+        key: claim.key,
+        fence: claim.fence,
+        lane: claim.lane,
+        status: Status::Waiting,
+        due_in_ms: 0,
+        status_code: None,
+        note: String::new(),
+        was_unknown: false,
+        result: None,
+        class,
+        on_record: true,
+        tries: 1,
+        failures: i32::from(class.is_failure()),
+    }
+}
+
+#[tokio::test]
+async fn only_failures_are_counted_and_their_time_runs_while_they_go_on() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    let effect = key(0x11);
+    let worker = Uuid::from_u128(7);
+    world
+        .sql(&format!(
+            "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, due_at,
+                status, name, tenant, business_id)
+             VALUES ('{effect}', '{effect}', '{effect}', '{effect}', 1, 0, now(), 'waiting', 'e',
+                't', 'b')"
+        ))
+        .await;
+    let hours_pass = "UPDATE oncely.effect SET first_sent_at = first_sent_at - interval '2 hours',
+        failing_since = failing_since - interval '2 hours'";
+    let hours = 2 * 3_600_000;
+    for class in [OutcomeClass::Throttled, OutcomeClass::Halted, OutcomeClass::Throttled] {
+        let claimed = claim(c, worker).await;
+        assert_eq!((claimed.history.failures, claimed.history.failing_ms), (0, None));
+        settle::settle(c, worker, &[seen(&claimed, class)]).await.unwrap();
+        world.sql(hours_pass).await;
+    }
+    let claimed = claim(c, worker).await;
+    assert_eq!(claimed.history.attempts, 3);
+    assert!(claimed.history.elapsed_ms >= hours, "the key window runs from the first send");
+    let first = claimed.history.after_attempt(5, true);
+    assert_eq!((first.failures, first.failing_ms), (1, 0));
+    settle::settle(c, worker, &[seen(&claimed, OutcomeClass::NotApplied)]).await.unwrap();
+    world.sql(hours_pass).await;
+
+    let failing = claim(c, worker).await;
+    assert!(failing.history.failing_ms.unwrap() >= hours);
+    assert_eq!(failing.history.after_attempt(5, true).failures, 2);
+    // Given back unsent, nothing has changed.
+    claim::give_back(c, worker, &[(failing.key, failing.fence)]).await.unwrap();
+    let again = claim(c, worker).await;
+    assert!(again.history.failing_ms.unwrap() >= hours);
+    settle::settle(c, worker, &[seen(&again, OutcomeClass::Throttled)]).await.unwrap();
+    let after = claim(c, worker).await;
+    assert_eq!((after.history.failures, after.history.failing_ms), (1, None));
+
+    // A person's word begins the plan anew.
+    settle::settle(c, worker, &[seen(&after, OutcomeClass::Unknown)]).await.unwrap();
+    world.sql("UPDATE oncely.effect SET status = 'held', due_at = NULL").await;
+    let change = Change { actor: "ana".into(), reason: "INC-7".into(), dry_run: false };
+    let mut tx = c.begin().await.unwrap();
+    resolve::resolve(&mut tx, effect, &Resolution::Retry, &change).await.unwrap();
+    tx.commit().await.unwrap();
+    let anew = claim(c, worker).await;
+    assert_eq!((anew.history.failures, anew.history.failing_ms), (0, None));
 }

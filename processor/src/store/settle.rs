@@ -35,6 +35,8 @@ pub struct Settlement {
     pub on_record: bool,
     /// Attempts that this adds: none where nothing was sent.
     pub tries: i32,
+    /// Those of them that the retry plan counts.
+    pub failures: i32,
 }
 
 /// Which rows order the effects of a lane.
@@ -81,6 +83,7 @@ pub async fn settle(
     let unknown: Vec<_> = settlements.iter().map(|settlement| settlement.was_unknown).collect();
     let result: Vec<_> = settlements.iter().map(|settlement| settlement.result.clone()).collect();
     let tries: Vec<_> = settlements.iter().map(|settlement| settlement.tries).collect();
+    let failures: Vec<_> = settlements.iter().map(|settlement| settlement.failures).collect();
     let rows = query_file!(
         "src/store/sql/effect_settle.sql",
         worker,
@@ -93,6 +96,7 @@ pub async fn settle(
         &unknown,
         &result as &[Option<Vec<u8>>],
         &tries,
+        &failures,
     )
     .fetch_all(tx)
     .await?;

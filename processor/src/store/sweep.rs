@@ -50,7 +50,12 @@ pub async fn orphans(
             connector_id: row.connector,
             name: row.name,
             lane: key(row.lane),
-            recorded: Recorded::of(row.attempts, row.takeovers, row.was_unknown, row.elapsed_ms),
+            recorded: Recorded::of(
+                (row.attempts, row.failures),
+                row.takeovers,
+                row.was_unknown,
+                (row.elapsed_ms, row.failing_ms),
+            ),
         })
         .collect())
 }

@@ -48,7 +48,9 @@ pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
 
 async fn perform(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     let claim = &held.claim;
-    if claim.history.was_unknown && !in_window(&lane.policy, &claim.history.after_attempt(0), 0) {
+    if claim.history.was_unknown
+        && !in_window(&lane.policy, &claim.history.after_attempt(0, false), 0)
+    {
         return How::WindowPassed;
     }
     let refused =

@@ -298,7 +298,6 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
         return Prepared { held, took, class: None, settlement: None };
     };
     let since = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let history = held.claim.history.after_attempt(since);
     let blank = |status| Settlement {
         key: held.claim.key,
         fence: held.claim.fence,
@@ -312,6 +311,7 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
         class: OutcomeClass::Unknown,
         on_record: false,
         tries: 0,
+        failures: 0,
     };
     let attempt = match how {
         How::Unsent => return Prepared { held, took, class: None, settlement: None },
@@ -324,6 +324,7 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
         How::Attempted(attempt) => attempt,
     };
     let class = attempt.outcome.class();
+    let history = held.claim.history.after_attempt(since, class.is_failure());
     match class {
         OutcomeClass::Halted => lane.halt(),
         OutcomeClass::Done | OutcomeClass::Rejected => lane.unhalt(),
@@ -355,6 +356,7 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
         class,
         on_record: !first_success,
         tries: 1,
+        failures: i32::from(class.is_failure()),
         ..blank(status)
     });
     Prepared { held, took, class: Some(class), settlement }

@@ -209,7 +209,7 @@ impl Sweeper {
         for orphan in &orphans {
             let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *orphan.name);
             let Some(lane) = lane else { continue };
-            let history = orphan.recorded.after_attempt(0);
+            let history = orphan.recorded.after_attempt(0, false);
             let (status, due_in_ms, note) = match after_death(&lane.policy, &history, super::draw())
             {
                 Next::Unknown { due_in_ms } => {

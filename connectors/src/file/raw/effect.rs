@@ -207,11 +207,11 @@ pub(crate) struct RawTimeout {
 #[serde(expecting = "a map", deny_unknown_fields)]
 #[schemars(rename = "Retry")]
 pub(crate) struct RawRetry {
-    /// The first one counts; 8 unless set.
+    /// The first one counts; throttled ones and those with refused credentials do not. 8 unless set.
     pub(crate) attempts: Option<Field<u32>>,
     /// Shortest and longest wait, doubling; `1s..10m` unless set.
     pub(crate) backoff: Option<Field<Backoff>>,
-    /// No attempt starts later than this after the first; `20h` unless set.
+    /// How long attempts may fail on end, without a throttle between them; `20h` unless set.
     pub(crate) max_elapsed: Option<Field<Millis>>,
     #[schemars(skip)]
     pub(crate) schedule: Option<Later>,

@@ -42,8 +42,12 @@ impl Policy {
 pub struct History {
     /// Attempts made, the one now seen included.
     pub attempts: u32,
+    /// Those that the retry plan counts, the one now seen included if it is one.
+    pub failures: u32,
     /// Since the first send (database time).
     pub elapsed_ms: u64,
+    /// Since the first failure that no other answer has followed; zero if there is none yet.
+    pub failing_ms: u64,
     /// An attempt before this one may have been applied.
     pub was_unknown: bool,
     pub takeovers: u16,
@@ -134,7 +138,7 @@ pub fn after_death(policy: &Policy, history: &History, draw: u32) -> Next {
 fn unknown(policy: &Policy, history: &History, draw: u32) -> Next {
     match policy.on_unknown {
         OnUnknown::RetrySameKey => {
-            repeat(policy, history, policy.retry.backoff_ms(history.attempts, draw))
+            repeat(policy, history, policy.retry.backoff_ms(history.failures, draw))
         }
         OnUnknown::Hold => Next::Held { why: Why::UnknownOutcome },
         OnUnknown::AssumeDone => Next::Done { result: Value::Null },
@@ -146,7 +150,12 @@ fn still_unknown(policy: &Policy, history: &History, outcome: &Outcome, draw: u3
         (OnUnknown::RetrySameKey, Outcome::Halted) => Next::Halted { was_unknown: true },
         (OnUnknown::RetrySameKey, Outcome::Throttled { retry_after_ms }) => {
             let asked = retry_after_ms.unwrap_or(0).min(RETRY_AFTER_MS_MAX);
-            repeat(policy, history, asked.max(policy.retry.backoff_ms(history.attempts, draw)))
+            let due_in_ms = asked.max(policy.retry.backoff_ms(history.attempts, draw));
+            if in_window(policy, history, due_in_ms) {
+                Next::Unknown { due_in_ms }
+            } else {
+                Next::Held { why: Why::KeyWindowPassed }
+            }
         }
         // A refusal says what this attempt did, not what an earlier one did.
         (OnUnknown::RetrySameKey, Outcome::Rejected) => Next::Held { why: Why::UnknownOutcome },
@@ -161,7 +170,7 @@ fn repeat(policy: &Policy, history: &History, due_in_ms: u64) -> Next {
     if !in_window(policy, history, due_in_ms) {
         return Next::Held { why: Why::KeyWindowPassed };
     }
-    if !policy.retry.allows(history.attempts, history.elapsed_ms) {
+    if !policy.retry.allows(history.failures, history.failing_ms) {
         return Next::Held { why: Why::PlanExhausted };
     }
     Next::Unknown { due_in_ms }
@@ -173,8 +182,8 @@ pub fn in_window(policy: &Policy, history: &History, due_in_ms: u64) -> bool {
 }
 
 fn refused(policy: &Policy, history: &History, draw: u32) -> Next {
-    if policy.retry.allows(history.attempts, history.elapsed_ms) {
-        Next::Waiting { due_in_ms: policy.retry.backoff_ms(history.attempts, draw) }
+    if policy.retry.allows(history.failures, history.failing_ms) {
+        Next::Waiting { due_in_ms: policy.retry.backoff_ms(history.failures, draw) }
     } else {
         Next::Held { why: Why::PlanExhausted }
     }
@@ -213,7 +222,48 @@ mod tests {
         ]
     }
 
+    fn blank() -> History {
+        History {
+            attempts: 0,
+            failures: 0,
+            elapsed_ms: 0,
+            failing_ms: 0,
+            was_unknown: false,
+            takeovers: 0,
+        }
+    }
+
     proptest! {
+        /// A plan is exhausted by failures alone: by as many as it allows, or by an unbroken row of
+        /// them that is longer than it allows. Nothing else ends the tries but the key's window.
+        #[test]
+        fn only_failures_exhaust_a_plan(
+            seen in prop::collection::vec((outcome(), 1_u64..90_000), 1..40), draw: u32, window: bool,
+        ) {
+            let window = window.then_some(50_000);
+            let policy = Policy { key_window_ms: window, ..policy(OnUnknown::RetrySameKey) };
+            let mut history = blank();
+            let mut failing = false;
+            for (outcome, took) in seen {
+                let failed = outcome.class().is_failure();
+                history.attempts += 1;
+                history.failures += u32::from(failed);
+                history.elapsed_ms += took;
+                history.failing_ms = if failing { history.failing_ms + took } else { 0 };
+                let exhausted = failed && (history.failures >= 5 || history.failing_ms > 100_000);
+                let next = next_step(&policy, &history, &outcome, draw);
+                let held = matches!(next, Next::Held { why: Why::PlanExhausted });
+                prop_assert!(!held || exhausted, "{:?} {:?}", history, outcome);
+                let late = matches!(next, Next::Held { why: Why::KeyWindowPassed });
+                prop_assert!(!exhausted || held || late, "{:?} {:?}", history, outcome);
+                if matches!(next, Next::Done { .. } | Next::Held { .. } | Next::Rejected) {
+                    break;
+                }
+                history.was_unknown |= outcome == Outcome::Unknown;
+                failing = failed;
+            }
+        }
+
         /// Whatever follows an unknown attempt, no outcome but a success makes it look applied or
         /// refused for sure, and nothing is ever sent again outside `retry_same_key`.
         #[test]
@@ -221,9 +271,10 @@ mod tests {
             rule in rule(), seen in prop::collection::vec(outcome(), 1..30), draw: u32, step in 1_u64..20_000,
         ) {
             let policy = policy(rule);
-            let mut history = History { attempts: 0, elapsed_ms: 0, was_unknown: false, takeovers: 0 };
+            let mut history = blank();
             for outcome in seen {
                 history.attempts += 1;
+                history.failures += u32::from(outcome.class().is_failure());
                 let next = next_step(&policy, &history, &outcome, draw);
                 let unknown = history.was_unknown || outcome == Outcome::Unknown;
                 let success = matches!(outcome, Outcome::Done(_));
@@ -248,7 +299,7 @@ mod tests {
 
         #[test]
         fn a_dead_workers_claim_is_never_free(rule in rule(), elapsed in 0_u64..200_000, takeovers in 0_u16..6, draw: u32) {
-            let history = History { attempts: 1, elapsed_ms: elapsed, was_unknown: false, takeovers };
+            let history = History { attempts: 1, elapsed_ms: elapsed, takeovers, ..blank() };
             let next = after_death(&policy(rule), &history, draw);
             let allowed = match next {
                 Next::Unknown { .. } => rule == OnUnknown::RetrySameKey && elapsed < 50_000,
@@ -265,23 +316,28 @@ mod tests {
 
     #[test]
     fn p11_past_the_key_window_nothing_is_sent_again() {
-        let late = History { attempts: 1, elapsed_ms: 60_000, was_unknown: true, takeovers: 0 };
+        let late =
+            History { attempts: 1, failures: 1, elapsed_ms: 60_000, was_unknown: true, ..blank() };
         let next = next_step(&policy(OnUnknown::RetrySameKey), &late, &Outcome::Unknown, 0);
         assert_eq!(next, Next::Held { why: Why::KeyWindowPassed });
     }
 
     #[test]
     fn b2_a_refused_credential_stops_the_lane_and_rejects_nothing() {
-        let first = History { attempts: 1, elapsed_ms: 0, was_unknown: false, takeovers: 0 };
+        let first = History { attempts: 1, ..blank() };
         let next = next_step(&policy(OnUnknown::Hold), &first, &Outcome::Halted, 0);
         assert_eq!(next, Next::Halted { was_unknown: false });
     }
 
     #[test]
-    fn a_throttle_counts_as_no_failure() {
-        let many = History { attempts: 500, elapsed_ms: 1, was_unknown: false, takeovers: 0 };
-        let seen = Outcome::Throttled { retry_after_ms: Some(2_000) };
-        let next = next_step(&policy(OnUnknown::Hold), &many, &seen, 0);
+    fn a_refusal_after_hours_of_throttling_is_the_first_of_its_plan() {
+        let hours = 2 * 3_600_000;
+        let many = History { attempts: 500, elapsed_ms: hours, ..blank() };
+        let throttled = Outcome::Throttled { retry_after_ms: Some(2_000) };
+        let next = next_step(&policy(OnUnknown::Hold), &many, &throttled, 0);
         assert_eq!(next, Next::Waiting { due_in_ms: 2_000 });
+        let refused = History { attempts: 501, failures: 1, ..many };
+        let next = next_step(&policy(OnUnknown::Hold), &refused, &Outcome::NotApplied, u32::MAX);
+        assert_eq!(next, Next::Waiting { due_in_ms: 9 }, "the back-off begins at its first step");
     }
 }

@@ -66,6 +66,15 @@ impl OutcomeClass {
         Self::Unknown,
     ];
 
+    /// Whether the retry plan counts it. A throttle is the provider's wish, and a refused credential
+    /// ours to mend: neither says that trying leads nowhere.
+    pub const fn is_failure(self) -> bool {
+        match self {
+            Self::NotApplied | Self::Unknown => true,
+            Self::Done | Self::Throttled | Self::Rejected | Self::Halted => false,
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",

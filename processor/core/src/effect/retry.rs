@@ -21,8 +21,9 @@ pub enum RetryError {
 }
 
 impl Retry {
-    /// `attempts` counts the first one. Back-offs double from `base_ms` to `cap_ms`. After
-    /// `elapsed_ms_max` since the first send no further attempt starts.
+    /// `attempts` counts the first one, but none that was throttled or refused for our credentials.
+    /// Back-offs double from `base_ms` to `cap_ms`. Once failures have gone on for `elapsed_ms_max`
+    /// without such an answer between them, no further attempt starts.
     ///
     /// # Errors
     /// [`RetryError`] names the field that makes no sense.
@@ -52,7 +53,8 @@ impl Retry {
         self.elapsed_ms_max
     }
 
-    /// The longest time from the first send to the start of the last attempt, without jitter's help.
+    /// The longest time from the first send to the start of the last attempt, without jitter's help,
+    /// where the provider never throttles.
     pub fn elapsed_ms_worst(&self) -> u64 {
         let backoffs = (1..self.attempts).map(|after| self.ceiling_ms(after));
         backoffs.fold(0_u64, u64::saturating_add).min(self.elapsed_ms_max)
@@ -72,9 +74,10 @@ impl Retry {
         u64::try_from(scaled).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Whether another attempt may start after `attempts` made and `elapsed_ms` since the first.
-    pub const fn allows(&self, attempts: u32, elapsed_ms: u64) -> bool {
-        attempts < self.attempts && elapsed_ms <= self.elapsed_ms_max
+    /// Whether another attempt may start after `failures`, `failing_ms` since the first of those that
+    /// go on.
+    pub const fn allows(&self, failures: u32, failing_ms: u64) -> bool {
+        failures < self.attempts && failing_ms <= self.elapsed_ms_max
     }
 }
 

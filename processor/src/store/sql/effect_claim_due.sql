@@ -13,6 +13,7 @@ SET status = 'claimed', worker = $4, fence = nextval('oncely.fence'), due_at = N
 FROM due
 WHERE e.key = due.key
 RETURNING e.key, e.fence AS "fence!", e.event, e.lane, e.version, e.name, e.connector, e.tenant, e.business_id,
-          e.request, e.was_unknown, e.attempts, e.takeovers, e.after_keys,
+          e.request, e.was_unknown, e.attempts, e.failures, e.takeovers, e.after_keys,
           (extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint AS "elapsed_ms!",
+          (extract(epoch FROM now() - e.failing_since) * 1000)::bigint AS failing_ms,
           e.status

@@ -1,6 +1,7 @@
 SELECT key, fence AS "fence!", event, lane, version, name, connector, tenant, business_id, request,
-       was_unknown, attempts, takeovers, after_keys,
+       was_unknown, attempts, failures, takeovers, after_keys,
        (extract(epoch FROM now() - first_sent_at) * 1000)::bigint AS "elapsed_ms!",
+       (extract(epoch FROM now() - failing_since) * 1000)::bigint AS failing_ms,
        status
 FROM oncely.effect
 WHERE worker = $1

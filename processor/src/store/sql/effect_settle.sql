@@ -1,13 +1,16 @@
 -- Records outcomes of claims that are still ours. What is not returned has another owner by now.
 UPDATE oncely.effect AS e
 SET status = u.status, worker = NULL, attempts = e.attempts + u.tries,
+    failures = e.failures + u.failures,
+    failing_since = CASE WHEN u.failures > 0 THEN coalesce(e.failing_since, now())
+                         WHEN u.tries = 0 THEN e.failing_since END,
     due_at = CASE WHEN u.status IN ('waiting', 'unknown')
                   THEN now() + make_interval(secs => u.due_in_ms / 1000.0) END,
     settled_at = CASE WHEN u.status IN ('done', 'rejected', 'skipped') THEN now() END,
     status_code = u.status_code, note = u.note, was_unknown = u.was_unknown, result = u.result
 FROM UNNEST($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::smallint[], $7::text[],
-            $8::boolean[], $9::bytea[], $10::integer[])
+            $8::boolean[], $9::bytea[], $10::integer[], $11::integer[])
      AS u (key, fence, status, due_in_ms, status_code, note, was_unknown, result,
-           tries)
+           tries, failures)
 WHERE e.key = u.key AND e.fence = u.fence AND e.worker = $1
 RETURNING e.key
