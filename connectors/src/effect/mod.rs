@@ -9,7 +9,6 @@ pub mod egress;
 pub mod email;
 mod gate;
 pub mod http;
-mod json;
 pub mod performer;
 pub mod record;
 mod text;

@@ -9,7 +9,8 @@ use std::str;
 use oncely_core::expr::{EvalError, Expr, ExprError, Root, Scope};
 use oncely_core::value::Value;
 
-use super::json;
+use crate::format::DecodeError;
+use crate::format::json;
 
 /// The compiled `record:` of one effect.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ pub struct Answer<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error("the body is no JSON: {0}")]
-    NoJson(#[from] json::JsonError),
+    NoJson(#[from] DecodeError),
     #[error("the body is no UTF-8 text")]
     NoText,
     #[error("`{name}`: {cause}")]
@@ -80,7 +81,7 @@ impl Record {
             response.push(("headers", Value::object(headers.filter_map(text))));
         }
         if self.reads.json {
-            response.push(("json", json::decode(answer.body)?));
+            response.push(("json", json::parse(answer.body)?));
         }
         if self.reads.text {
             let text = str::from_utf8(answer.body).map_err(|_| RecordError::NoText)?;

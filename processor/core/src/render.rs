@@ -5,11 +5,10 @@
 
 pub mod json;
 
-use crate::connector::{BodyRule, CallRule, HttpRule, RequestRule, SmtpRule};
+use crate::connector::{BodyRule, HttpRule, RequestRule, SmtpRule};
 use crate::effect::request::{EmailRequest, HttpRequest, Request};
-use crate::expr::{EvalError, Scope};
+use crate::expr::Scope;
 use crate::template::{RenderError, Template, url_encoded};
-use crate::value::Value;
 
 /// Bytes of a URL.
 pub const URL_BYTES_MAX: usize = 8192;
@@ -32,15 +31,6 @@ pub enum RequestError {
     UrlTooLong { bytes: usize },
 }
 
-/// Why an answer does not give what is to be recorded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` cannot be read from the answer")]
-pub struct RecordError {
-    pub name: Box<str>,
-    #[source]
-    pub cause: EvalError,
-}
-
 /// Renders the request of a call.
 ///
 /// # Errors
@@ -50,20 +40,6 @@ pub fn request(rule: &RequestRule, scope: &Scope<'_>) -> Result<Request, Request
         RequestRule::Http(rule) => http(rule, scope).map(Request::Http),
         RequestRule::Smtp(rule) => email(rule, scope).map(Request::Email),
     }
-}
-
-/// What `record:` keeps of an answer: an object of the declared names.
-///
-/// # Errors
-/// [`RecordError`] names the member that the answer does not have.
-pub fn recorded(rule: &CallRule, scope: &Scope<'_>) -> Result<Value, RecordError> {
-    let mut members = Vec::with_capacity(rule.record.len());
-    for (name, expr) in &rule.record {
-        let value = expr.eval(scope);
-        let value = value.map_err(|cause| RecordError { name: name.clone(), cause })?;
-        members.push((&**name, value));
-    }
-    Ok(Value::object(members))
 }
 
 // --------------------------------------------------------------------------------------------- //

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::template::{Target, TextNode, TextTree};
+use crate::value::Value;
 
 fn text(text: &str) -> Template {
     Template::compile(text, Target::Text).unwrap()
