@@ -365,3 +365,12 @@ fn nothing_is_left_open_and_no_path_is_of_one_machine() {
 fn paths(files: impl Iterator<Item = Text>) -> Vec<String> {
     files.map(|file| file.path).collect()
 }
+
+#[test]
+fn the_licence_that_cargo_names_is_there_in_full() {
+    let cargo = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(cargo.contains(r#"license = "Apache-2.0""#));
+    let text = fs::read_to_string(root().join("LICENSE")).expect("a LICENSE beside Cargo.toml");
+    assert!(text.contains("Apache License\n                           Version 2.0, January 2004"));
+    assert!(text.contains("END OF TERMS AND CONDITIONS"), "the text was cut");
+}
