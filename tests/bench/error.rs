@@ -13,7 +13,7 @@ pub(crate) enum BenchError {
     #[error("a query of the product")]
     Store(#[from] StoreError),
     #[error("the migrations")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(#[from] oncely::store::SchemaError),
     #[error("the kafka client")]
     Kafka(#[from] rdkafka::error::KafkaError),
     #[error("the fake provider does not answer")]

@@ -6,8 +6,9 @@ use super::answer::Output;
 use super::exit::CliError;
 use super::print;
 use crate::config::{self, Database, Environment, Kafka};
-use crate::kafka::{Admin, ClientSettings};
+use crate::kafka::{Admin, KafkaError};
 use crate::store::admin::Change;
+use crate::store::error::NextStep;
 use crate::store::{PgConnection, Settings};
 
 /// Settings in force, and how to answer.
@@ -70,19 +71,39 @@ impl Context {
         let settings = Settings::parse(database.url())
             .map_err(|_| CliError::Config(config::ConfigError::DatabaseUrl.into()))?;
         settings.connect(task).await.map_err(|source| CliError::Store {
-            what: format!("the database at {} cannot be reached", database.host()),
+            what: match source.next_step() {
+                NextStep::Halt => format!("the database {} cannot be used", database.place()),
+                NextStep::Wait | NextStep::Again | NextStep::Bisect => {
+                    format!("the database {} cannot be reached", database.place())
+                }
+            },
             source,
         })
     }
 
     /// Questions to Kafka, as a group sees it.
     pub(super) fn kafka(&self, group: &str) -> Result<Admin, CliError> {
-        let kafka = Kafka::read(&self.environment)?;
-        let properties = kafka.properties();
-        let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let settings = ClientSettings::parse(kafka.brokers(), properties)
-            .map_err(|source| CliError::KafkaSettings { source })?;
-        Admin::new(&settings, group).map_err(|source| CliError::Kafka { source })
+        let client = Kafka::read(&self.environment)?.client;
+        Admin::new(&client, group).map_err(|source| self.kafka_failed(source))
+    }
+
+    /// A question that Kafka did not answer, with the brokers that were asked.
+    pub(super) fn kafka_failed(&self, source: KafkaError) -> CliError {
+        let what = match &source {
+            KafkaError::Settings(_) | KafkaError::Client(_) => {
+                "the kafka client cannot be made from its settings".to_owned()
+            }
+            KafkaError::TopicMissing { .. }
+            | KafkaError::Fatal { .. }
+            | KafkaError::Thread { .. }
+            | KafkaError::Unavailable { .. }
+            | KafkaError::TimedOut { .. }
+            | KafkaError::Produce(_) => {
+                let brokers = self.environment.raw("ONCELY_KAFKA_BROKERS").unwrap_or_default();
+                format!("kafka at {brokers} cannot be reached")
+            }
+        };
+        CliError::Kafka { what, source }
     }
 
     /// Who changes something, and why.

@@ -1,13 +1,14 @@
 //! Exit codes, and the errors that end a command.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::config::{ConfigError, ConfigErrors};
 use crate::demo::DemoError;
-use crate::kafka::{KafkaError, SettingsError};
+use crate::kafka::KafkaError;
 use crate::store::error::NextStep;
-use crate::store::{DriverError, MigrateError, StoreError};
+use crate::store::{SchemaError, StoreError};
 use crate::worker::RunError;
 
 /// How a command ended. Documented in `oncely --help`.
@@ -51,18 +52,21 @@ pub(super) enum CliError {
     /// Findings, as the compiler of connector files tells them.
     #[error("{0}")]
     Connectors(String),
-    #[error("kafka cannot be asked")]
-    Kafka { source: KafkaError },
-    #[error("the kafka settings are refused")]
-    KafkaSettings { source: SettingsError },
+    #[error("{what}")]
+    Kafka { what: String, source: KafkaError },
     #[error("the processor stopped")]
     Run { source: RunError },
     #[error("the demo could not be shown")]
     Demo { source: Box<DemoError> },
     #[error("{what}")]
     Store { what: String, source: StoreError },
-    #[error("the schema cannot be brought up to date")]
-    Migrate { source: MigrateError },
+    #[error("the schema is not up to date")]
+    Migrate { source: SchemaError },
+    #[error(
+        "nothing can be served at {address}: stop what listens there, or choose another address \
+         with --http-listen or ONCELY_HTTP_LISTEN"
+    )]
+    Listen { address: SocketAddr, source: std::io::Error },
     #[error("{0}")]
     Failed(String),
     #[error("the file {} cannot be read", path.display())]
@@ -75,31 +79,64 @@ impl CliError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Usage,
-            Self::Config(_) | Self::Connectors(_) | Self::KafkaSettings { .. } => Exit::Config,
-            Self::Kafka { .. } => Exit::Unavailable,
+            Self::Config(_) | Self::Connectors(_) | Self::Listen { .. } => Exit::Config,
+            Self::Kafka { source, .. } => of_kafka(source),
             Self::Run { source } => match source {
                 RunError::Effect { .. }
                 | RunError::Kafka { .. }
-                | RunError::Settings(_)
                 | RunError::Database(_)
                 | RunError::Retention { .. } => Exit::Config,
-                RunError::Store { .. } | RunError::Fatal { .. } | RunError::Lost { .. } => {
-                    Exit::Failed
-                }
+                RunError::Store { source, .. } => of_store(source),
+                RunError::Fatal { .. } | RunError::Lost { .. } => Exit::Failed,
             },
-            Self::Demo { source } if source.is_missing_dependency() => Exit::Unavailable,
-            Self::Demo { source } if matches!(**source, DemoError::Settings(_)) => Exit::Config,
-            Self::Demo { .. } => Exit::Failed,
-            Self::Store { source, .. } => match source.next_step() {
-                NextStep::Wait | NextStep::Again => Exit::Unavailable,
-                NextStep::Bisect | NextStep::Halt => Exit::Failed,
-            },
-            Self::Migrate { source } => {
-                let away = matches!(source, MigrateError::Execute(DriverError::Io(_)));
-                if away { Exit::Unavailable } else { Exit::Failed }
-            }
+            Self::Demo { source } => of_demo(source),
+            Self::Store { source, .. } => of_store(source),
+            Self::Migrate { source } => of_schema(source),
             Self::Failed(_) | Self::Unreadable { .. } | Self::Start { .. } => Exit::Failed,
         }
+    }
+}
+
+/// Away: it may pass by itself. Refused: a person has to put a setting, the role or the schema right.
+fn of_store(error: &StoreError) -> Exit {
+    match (error, error.next_step()) {
+        (_, NextStep::Wait | NextStep::Again) => Exit::Unavailable,
+        (StoreError::Refused { .. }, _) => Exit::Config,
+        (_, NextStep::Bisect | NextStep::Halt) => Exit::Failed,
+    }
+}
+
+fn of_schema(error: &SchemaError) -> Exit {
+    error.store().map_or(Exit::Config, of_store)
+}
+
+fn of_kafka(error: &KafkaError) -> Exit {
+    match error {
+        KafkaError::Settings(_) | KafkaError::Client(_) => Exit::Config,
+        KafkaError::TopicMissing { .. } => Exit::Failed,
+        KafkaError::Fatal { .. }
+        | KafkaError::Thread { .. }
+        | KafkaError::Unavailable { .. }
+        | KafkaError::TimedOut { .. }
+        | KafkaError::Produce(_) => Exit::Unavailable,
+    }
+}
+
+fn of_demo(error: &DemoError) -> Exit {
+    match error {
+        DemoError::Settings(_) | DemoError::OtherSchema => Exit::Config,
+        DemoError::Store(source) => of_store(source),
+        DemoError::Migrate { source } => of_schema(source),
+        DemoError::NoPostgres { .. } => Exit::Unavailable,
+        DemoError::Kafka { source, .. } => of_kafka(source),
+        DemoError::Server { .. }
+        | DemoError::Broker { .. }
+        | DemoError::Publish { .. }
+        | DemoError::File { .. }
+        | DemoError::OwnPath { .. }
+        | DemoError::WorkerEnded { .. }
+        | DemoError::Stuck { .. }
+        | DemoError::Interrupted => Exit::Failed,
     }
 }
 
@@ -111,6 +148,6 @@ impl From<ConfigError> for CliError {
 
 impl From<StoreError> for CliError {
     fn from(source: StoreError) -> Self {
-        Self::Store { what: "the database did not answer as expected".to_owned(), source }
+        Self::Store { what: "the database could not answer".to_owned(), source }
     }
 }

@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 use self::answer::Answer;
 use self::context::{Context, Global};
 use self::exit::{CliError, Exit};
-use crate::config::Environment;
+use crate::config::{self, Environment};
 use crate::store::admin::parked::Place;
 
 const EXIT_CODES: &str = "\
@@ -39,8 +39,9 @@ Exit codes:
   0   done
   1   a check failed, or what was asked for is not there
   2   wrong usage
-  69  the database or the brokers are away
-  78  settings or a connector file are wrong";
+  69  the database or the brokers are away: the same may succeed later
+  78  to be put right by a person: a setting or a connector file, or the database, role, schema,
+      right or port that a setting names";
 
 /// Consume Kafka so that each business event has its effect once
 #[derive(Debug, Parser)]
@@ -161,6 +162,10 @@ fn failed(error: &CliError) -> ExitCode {
 
 /// Runs a command that needs no database by itself, and others on a runtime.
 fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
+    // Whoever looks for the right name is helped, not refused.
+    if !matches!(command, Command::Help(_) | Command::Schema) {
+        config::check_names(&context.environment)?;
+    }
     match command {
         Command::Run(run) => run.run(context),
         Command::Demo(demo) => demo.run(context),

@@ -173,7 +173,7 @@ impl Accept {
             let partition =
                 TopicPartition { topic: row.topic.as_str().into(), partition: row.partition };
             let ends = admin.watermarks(&partition).await;
-            let (low, high) = ends.map_err(|source| CliError::Kafka { source })?;
+            let (low, high) = ends.map_err(|source| context.kafka_failed(source))?;
             let end = if matches!(self.at, Place::Latest) { high } else { low };
             offsets.insert(row.partition, end);
         }

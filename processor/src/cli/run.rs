@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_connectors::effect::egress::Egress;
-use oncely_connectors::file::Check;
+use oncely_connectors::file::{Check, Compiled};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,10 +72,11 @@ impl Run {
             health.group(&one.connector.name, false);
         }
         let (stop, stopped) = watch::channel(false);
-        let listener = TcpListener::bind(settings.http_listen).await.map_err(|error| {
-            let address = settings.http_listen;
-            CliError::Failed(format!("nothing can be served at {address}: {error}"))
-        })?;
+        // What the client refuses is said now, not after a wait for the database.
+        drop(context.kafka(&first_group(&compiled))?);
+        let listener = TcpListener::bind(settings.http_listen)
+            .await
+            .map_err(|source| CliError::Listen { address: settings.http_listen, source })?;
         let (serving, mut served) = watch::channel(true);
         let until = async move { drop(served.wait_for(|serving| !serving).await) };
         let server = http::serve(listener, metrics.clone(), health.clone(), until);
@@ -155,6 +156,10 @@ impl Run {
         let steps = migrate::status(&mut connection).await.map_err(failed)?;
         Ok(steps.iter().filter(|step| !step.applied).count())
     }
+}
+
+fn first_group(compiled: &[Compiled]) -> String {
+    compiled.first().map(|one| one.connector.source.group.to_string()).unwrap_or_default()
 }
 
 enum Schema {

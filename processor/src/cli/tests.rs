@@ -128,3 +128,37 @@ fn findings_refuse_all_files() {
     assert_eq!(error.exit(), Exit::Config);
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// The environment of a command that needs both servers.
+fn exit_of(args: &[&str], pairs: &[(&str, &str)]) -> (u8, String) {
+    let args = ["oncely"].iter().chain(args).map(OsString::from);
+    let cli = Cli::try_parse_from(args).unwrap();
+    let environment = Environment::of_pairs(pairs.iter().copied());
+    let ended = cli.global.context(environment).and_then(|context| started(cli.command, &context));
+    match ended {
+        Ok(answer) => (answer.exit.code(), answer.text),
+        Err(error) => (error.exit().code(), print::error_text(&error)),
+    }
+}
+
+#[test]
+fn a_mistyped_setting_stops_every_command_but_help() {
+    let pairs = [("ONCELY_LAESE", "3s"), ("ONCELY_DATABASE_URL", "postgres://u@127.0.0.1:1/x")];
+    let (code, text) = exit_of(&["effects", "list"], &pairs);
+    assert_eq!(code, 78);
+    assert_eq!(text, "error: ONCELY_LAESE is no setting, did you mean ONCELY_LEASE?");
+    assert_eq!(exit_of(&["help", "settings"], &pairs).0, 0);
+}
+
+#[test]
+fn brokers_and_database_that_are_away_are_a_dependency_down() {
+    let away = [
+        ("ONCELY_DATABASE_URL", "postgres://u@127.0.0.1:1/x"),
+        ("ONCELY_KAFKA_BROKERS", "127.0.0.1:1"),
+    ];
+    let file = examples("usage-ledger.yaml");
+    let (code, text) = exit_of(&["validate", "--live", &file], &away);
+    assert_eq!(code, 69, "{text}");
+    assert!(text.contains("127.0.0.1:1/x cannot be reached"), "{text}");
+    assert!(text.contains("kafka at 127.0.0.1:1 cannot be reached"), "{text}");
+}

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use oncely_connectors::file::{Check, Compiled, Severity};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::{Answer, counted};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::load::{findings_text, load};
 use super::print;
+use crate::kafka::KafkaError;
 use crate::store::migrate;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +29,22 @@ pub(super) struct Validate {
 struct Looked {
     what: String,
     wrong: Option<String>,
+    /// It could not be looked at, since what would answer is away.
+    away: bool,
+}
+
+impl Looked {
+    fn new(what: String, wrong: Option<String>) -> Self {
+        Self { what, wrong, away: false }
+    }
+
+    /// What could not be asked is told like what is wrong; other errors end the command.
+    fn failed(what: String, error: CliError) -> Result<Self, CliError> {
+        match error.exit() {
+            Exit::Unavailable => Ok(Self { what, wrong: Some(print::chain(&error)), away: true }),
+            Exit::Failed | Exit::Ok | Exit::Usage | Exit::Config => Err(error),
+        }
+    }
 }
 
 impl Validate {
@@ -45,19 +62,22 @@ impl Validate {
         let failed = findings.iter().any(|finding| is_error(finding.severity));
         let mut looked = Vec::new();
         if self.live && !failed {
-            looked = live(context, &compiled).await?;
+            looked = vec![schema(context).await?];
+            looked.extend(topics(context, &compiled).await?);
         }
         let mut text: String = looked
             .iter()
             .map(|looked| match &looked.wrong {
                 None => format!("ok      {}\n", looked.what),
+                Some(wrong) if looked.away => format!("away    {}: {wrong}\n", looked.what),
                 Some(wrong) => format!("failed  {}: {wrong}\n", looked.what),
             })
             .collect();
         text.push_str(&findings_text(&findings, loaded.files));
         let names: Vec<&str> = compiled.iter().map(|one| &*one.connector.name).collect();
         let looked_json = looked.iter().map(|looked| {
-            json!({ "what": looked.what, "ok": looked.wrong.is_none(), "why": looked.wrong })
+            let ok = looked.wrong.is_none();
+            json!({ "what": looked.what, "ok": ok, "why": looked.wrong, "away": looked.away })
         });
         let unmet = looked.iter().any(|looked| looked.wrong.is_some());
         let json = json!({
@@ -69,6 +89,7 @@ impl Validate {
         });
         let exit = match (failed, unmet) {
             (true, _) => Exit::Config,
+            (false, true) if looked.iter().any(|looked| looked.away) => Exit::Unavailable,
             (false, true) => Exit::Failed,
             (false, false) => Exit::Ok,
         };
@@ -76,25 +97,42 @@ impl Validate {
     }
 }
 
-/// Looks at the database and at every topic.
-async fn live(context: &Context, compiled: &[Compiled]) -> Result<Vec<Looked>, CliError> {
-    let mut connection = context.connect("validate").await?;
+async fn schema(context: &Context) -> Result<Looked, CliError> {
+    let what = || "schema of the database".to_owned();
+    let mut connection = match context.connect("validate").await {
+        Ok(connection) => connection,
+        Err(error) => return Looked::failed(what(), error),
+    };
     let steps = migrate::status(&mut connection).await;
     let steps = steps.map_err(|source| CliError::Migrate { source })?;
     let missing = steps.iter().filter(|step| !step.applied).count();
-    let wrong = (missing > 0).then(|| format!("{missing} missing, run oncely migrate up"));
-    let mut looked = vec![Looked { what: "schema of the database".to_owned(), wrong }];
+    let wrong = (missing > 0)
+        .then(|| format!("{} missing, run oncely migrate up", counted(missing, "migration")));
+    Ok(Looked::new(what(), wrong))
+}
+
+/// Brokers that are away are asked once, not once for every topic.
+async fn topics(context: &Context, compiled: &[Compiled]) -> Result<Vec<Looked>, CliError> {
+    let mut looked = Vec::new();
     for one in compiled {
         let source = &one.connector.source;
         let admin = context.kafka(&source.group)?;
         for topic in &source.topics {
-            let asked = admin.topics(&[topic.to_string()]).await;
-            let partitions = asked.as_ref().ok().and_then(|found| found.first());
-            let partitions = partitions.map_or(0, |topic| topic.partitions.len());
-            looked.push(Looked {
-                what: format!("topic {topic} of {} ({partitions} partitions)", one.connector.name),
-                wrong: asked.err().map(|error| print::chain(&error)),
-            });
+            let name = format!("topic {topic} of {}", one.connector.name);
+            match admin.topics(&[topic.to_string()]).await {
+                Ok(found) => {
+                    let partitions = found.first().map_or(0, |topic| topic.partitions.len());
+                    let what = format!("{name} ({})", counted(partitions, "partition"));
+                    looked.push(Looked::new(what, None));
+                }
+                Err(error @ KafkaError::TopicMissing { .. }) => {
+                    looked.push(Looked::new(name, Some(print::chain(&error))));
+                }
+                Err(error) => {
+                    looked.push(Looked::failed(name, context.kafka_failed(error))?);
+                    return Ok(looked);
+                }
+            }
         }
     }
     Ok(looked)

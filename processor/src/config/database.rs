@@ -14,11 +14,15 @@ use super::text::count_of;
 
 const NAME: &str = "ONCELY_DATABASE_URL";
 
+/// The port of PostgreSQL where a URL names none.
+const PORT: u16 = 5432;
+
 /// A checked address. Shows neither user nor password.
 #[derive(Clone)]
 pub struct Database {
     url: String,
-    host: String,
+    /// `host:port/database`.
+    place: String,
     /// Connections that one process may hold.
     pub connections_max: u32,
 }
@@ -26,7 +30,7 @@ pub struct Database {
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
-            .field("host", &self.host)
+            .field("place", &self.place)
             .field("connections_max", &self.connections_max)
             .finish_non_exhaustive()
     }
@@ -38,9 +42,9 @@ impl Database {
     pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
         let remedy = "give --database URL, set the variable, or set ONCELY_DATABASE_URL_FILE";
         let url = environment.get(NAME)?.ok_or(ConfigError::Missing { name: NAME, remedy })?;
-        let (url, host) = check(&url)?;
+        let (url, place) = check(&url)?;
         let connections_max = count_of(environment, "ONCELY_DATABASE_CONNECTIONS", 10, (4, 200))?;
-        Ok(Self { url, host, connections_max })
+        Ok(Self { url, place, connections_max })
     }
 
     /// For the one place that connects; may hold a password. Its `sslmode` is always written out.
@@ -48,13 +52,13 @@ impl Database {
         &self.url
     }
 
-    /// Where the server is, for messages.
-    pub fn host(&self) -> &str {
-        &self.host
+    /// `host:port/database`, for messages.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 }
 
-/// The URL with its `sslmode` written out, and its host.
+/// The URL with its `sslmode` written out, and where it leads.
 fn check(text: &str) -> Result<(String, String), ConfigError> {
     let mut url = Url::parse(text).map_err(|_| ConfigError::DatabaseUrl)?;
     if !matches!(url.scheme(), "postgres" | "postgresql") {
@@ -83,5 +87,11 @@ fn check(text: &str) -> Result<(String, String), ConfigError> {
             return Err(ConfigError::DatabaseTls { host, mode });
         }
     }
-    Ok((url.into(), host))
+    let name = url.path().trim_start_matches('/');
+    let place = match (host.starts_with('/'), host.contains(':') && !host.starts_with('[')) {
+        (true, _) => format!("{name} at {host}"),
+        (false, true) => format!("[{host}]:{}/{name}", url.port().unwrap_or(PORT)),
+        (false, false) => format!("{host}:{}/{name}", url.port().unwrap_or(PORT)),
+    };
+    Ok((url.into(), place))
 }

@@ -51,12 +51,17 @@ impl Environment {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let known = line.split_once('=').filter(|(name, _)| super::is_known(name.trim()));
-            let Some((name, value)) = known else {
-                let line = index.saturating_add(1);
-                return Err(ConfigError::NoSetting { path: path.to_owned(), line });
+            let at = index.saturating_add(1);
+            let Some((name, value)) = line.split_once('=') else {
+                return Err(ConfigError::NoSetting { path: path.to_owned(), line: at });
             };
-            self.0.entry(name.trim().to_owned()).or_insert_with(|| value.trim().to_owned());
+            let (name, value) = (name.trim(), value.trim());
+            if !super::is_known(name) {
+                let (name, meant) = (name.to_owned(), super::unknown::meant(name));
+                let path = path.to_owned();
+                return Err(ConfigError::UnknownInFile { path, line: at, name, meant });
+            }
+            self.0.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::kafka::SettingsError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{name} is not set: {remedy}")]
@@ -24,6 +26,13 @@ pub enum ConfigError {
         path.display()
     )]
     NoSetting { path: PathBuf, line: usize },
+    #[error("{}:{line}: {}", path.display(), no_setting(name, meant.as_deref()))]
+    UnknownInFile { path: PathBuf, line: usize, name: String, meant: Option<String> },
+    #[error("{}", no_setting(name, meant.as_deref()))]
+    Unknown { name: String, meant: Option<String> },
+
+    #[error("a property of the kafka client is refused: {0}")]
+    KafkaClient(SettingsError),
 
     #[error("ONCELY_DATABASE_URL is no URL: write postgres://user@host:5432/database")]
     DatabaseUrl,
@@ -65,6 +74,13 @@ pub enum ConfigError {
          is drained inside the grace; raise the grace or lower the drain"
     )]
     DrainOutlivesGrace { drain_ms: u128, grace_ms: u128 },
+}
+
+fn no_setting(name: &str, meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!("{name} is no setting, did you mean {meant}?"),
+        None => format!("{name} is no setting: remove it; `oncely help settings` lists them all"),
+    }
 }
 
 /// Everything that is wrong, at once.

@@ -5,16 +5,14 @@
 //! file. Which properties may be set at all is for [`crate::kafka::ClientSettings`] to say.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use oncely_connectors::secret::Secret;
-
 use super::environment::{Environment, read_value};
 use super::error::ConfigError;
 use super::text::{duration_of, word_of};
+use crate::kafka::ClientSettings;
 
 const PREFIX: &str = "ONCELY_KAFKA__";
 
@@ -26,10 +24,10 @@ const FILES: [&str; 3] = [
 ];
 
 /// How to reach Kafka, and how to be a member of its groups. Shows no values of properties.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Kafka {
-    brokers: String,
-    properties: BTreeMap<String, Secret>,
+    /// Brokers, and the properties of the client that the operator set; some are secrets.
+    pub client: ClientSettings,
     /// After so long the broker takes a silent member out of a classic group.
     pub session_timeout: Duration,
     /// Between signs of life in a classic group.
@@ -40,23 +38,10 @@ pub struct Kafka {
     pub range_assignor: bool,
 }
 
-impl fmt::Debug for Kafka {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let properties: Vec<_> = self.properties.keys().collect();
-        f.debug_struct("Kafka")
-            .field("brokers", &self.brokers)
-            .field("properties", &properties)
-            .field("session_timeout", &self.session_timeout)
-            .field("heartbeat", &self.heartbeat)
-            .field("instance_id", &self.instance_id)
-            .field("range_assignor", &self.range_assignor)
-            .finish()
-    }
-}
-
 impl Kafka {
     /// # Errors
-    /// No brokers, a value out of its bounds, or credentials that would travel in the clear.
+    /// No brokers, a value out of its bounds, a property that may not be set or that the client
+    /// refuses, or credentials that would travel in the clear.
     pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
         let remedy = "give --brokers host:9092 or set the variable";
         let brokers = environment.get("ONCELY_KAFKA_BROKERS")?;
@@ -74,31 +59,22 @@ impl Kafka {
         }
         let words = ["cooperative-sticky", "range"];
         let assignor = word_of(environment, "ONCELY_KAFKA_ASSIGNOR", words)?;
+        let properties = properties(environment, &brokers)?;
         Ok(Self {
-            properties: properties(environment, &brokers)?,
-            brokers,
+            client: ClientSettings::parse(&brokers, properties)
+                .map_err(ConfigError::KafkaClient)?,
             session_timeout,
             heartbeat,
             instance_id: environment.get("ONCELY_KAFKA_INSTANCE_ID")?,
             range_assignor: assignor == Some("range"),
         })
     }
-
-    /// `host:port`, separated by commas.
-    pub fn brokers(&self) -> &str {
-        &self.brokers
-    }
-
-    /// Properties of the client that the operator set, with their values; some are secrets.
-    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.properties.iter().map(|(name, value)| (name.as_str(), value.expose()))
-    }
 }
 
 fn properties(
     environment: &Environment,
     brokers: &str,
-) -> Result<BTreeMap<String, Secret>, ConfigError> {
+) -> Result<BTreeMap<String, String>, ConfigError> {
     let mut properties = BTreeMap::new();
     for (variable, value) in environment.beginning(PREFIX) {
         let Some((property, from_file)) = named(variable) else { continue };
@@ -108,7 +84,7 @@ fn properties(
         if in_the_clear && !on_this_machine(brokers) {
             return Err(ConfigError::CredentialsInTheClear);
         }
-        if properties.insert(property, Secret::new(value)).is_some() {
+        if properties.insert(property, value).is_some() {
             let plain = variable.strip_suffix("_FILE").unwrap_or(variable);
             return Err(ConfigError::SetTwice { name: format!("{PREFIX}{plain}") });
         }

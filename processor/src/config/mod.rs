@@ -11,6 +11,7 @@ mod kafka;
 mod log;
 mod secrets;
 mod text;
+mod unknown;
 mod worker;
 
 use std::net::SocketAddr;
@@ -46,7 +47,8 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_LOG", "info,sqlx=warn", "level, or target=level after commas"),
     ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
     ("ONCELY_LOG_BUSINESS_ID", "hash", "hash or plain"),
-    ("ONCELY_ACTOR", "the user's name", "who stands in audit rows"),
+    ("ONCELY_ACTOR", "the user's name", "who stands in audit rows; --by wins"),
+    ("ONCELY_CACHE", "", "where the servers that demo and tests fetch are kept"),
 ];
 
 /// All that `oncely run` needs besides its connectors.
@@ -119,6 +121,15 @@ fn http_listen(environment: &Environment) -> Result<SocketAddr, ConfigError> {
     let value = environment.get(NAME)?.unwrap_or_else(|| "0.0.0.0:9090".to_owned());
     let expected = "address and port, as in 0.0.0.0:9090 or [::]:9090";
     value.parse().map_err(|_| ConfigError::Malformed { name: NAME, value, expected })
+}
+
+/// Refuses names that begin with `ONCELY_` and are no setting.
+///
+/// # Errors
+/// Each of them, with the setting that was probably meant.
+pub fn check_names(environment: &Environment) -> Result<(), ConfigErrors> {
+    let unknown = unknown::unknown(environment);
+    if unknown.is_empty() { Ok(()) } else { Err(ConfigErrors(unknown)) }
 }
 
 fn keep<T>(read: Result<T, ConfigError>, errors: &mut Vec<ConfigError>) -> Option<T> {

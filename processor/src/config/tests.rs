@@ -99,15 +99,15 @@ fn values_come_from_files_as_well() {
     fs::write(path("settings"), "# ours\nONCELY_WRITERS = 3\nONCELY_LOG=debug\n").unwrap();
     let mut environment = with([
         ("ONCELY_KAFKA__SASL_PASSWORD_FILE", path("password").as_str()),
-        ("ONCELY_KAFKA__SASL_OAUTHBEARER_ASSERTION_FILE", "/a/file"),
         ("ONCELY_LOG", "warn"),
         ("ONCELY_SECRETS_DIR", dir.to_str().unwrap()),
     ]);
     environment.under_file(path("settings").as_ref()).unwrap();
     let settings = Settings::read(&environment).unwrap();
-    let properties: Vec<_> = settings.kafka.properties().collect();
-    let assertion = ("sasl.oauthbearer.assertion.file", "/a/file");
-    assert_eq!(properties, [assertion, ("sasl.password", "canary-1")]);
+    let properties: Vec<_> = settings.kafka.client.properties().collect();
+    assert_eq!(properties, [("sasl.password", "canary-1")]);
+    let assertion = kafka::property("ONCELY_KAFKA__SASL_OAUTHBEARER_ASSERTION_FILE");
+    assert_eq!(assertion.as_deref(), Some("sasl.oauthbearer.assertion.file"), "its own name");
     assert_eq!((settings.worker.writers, settings.log.filter.as_str()), (3, "warn"));
 
     let secrets = Secrets::new(&environment);
@@ -121,6 +121,74 @@ fn values_come_from_files_as_well() {
 
     fs::write(path("settings"), "\nONCELY_LAESE=3s\n").unwrap();
     let error = environment.under_file(path("settings").as_ref()).unwrap_err().to_string();
-    assert!(error.contains("settings:2 is no setting"), "{error}");
+    assert!(
+        error.ends_with("settings:2: ONCELY_LAESE is no setting, did you mean ONCELY_LEASE?"),
+        "{error}"
+    );
+    fs::write(path("settings"), "ONCELY_LEASE\n").unwrap();
+    let error = environment.under_file(path("settings").as_ref()).unwrap_err().to_string();
+    assert!(error.contains("settings:1 is no setting"), "{error}");
     fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_mistyped_name_is_refused_and_not_ignored() {
+    let mistyped = Environment::of_pairs([
+        ("ONCELY_LAESE", "3s"),
+        ("ONCELY_DATABSE_URL_FILE", "/run/secrets/url"),
+        ("ONCELY_BROKERS", "k:9092"),
+        ("ONCELY_KAFKA_SASL_PASSWORD", "canary"),
+        ("ONCELY_KAFKA__sasl_password", "canary"),
+        ("ONCELY_COLOUR", "blue"),
+    ]);
+    insta::assert_snapshot!(check_names(&mistyped).unwrap_err().to_string(), @r"
+    ONCELY_BROKERS is no setting, did you mean ONCELY_KAFKA_BROKERS?
+    ONCELY_COLOUR is no setting: remove it; `oncely help settings` lists them all
+    ONCELY_DATABSE_URL_FILE is no setting, did you mean ONCELY_DATABASE_URL_FILE?
+    ONCELY_KAFKA_SASL_PASSWORD is no setting, did you mean ONCELY_KAFKA__SASL_PASSWORD?
+    ONCELY_KAFKA__sasl_password is no setting, did you mean ONCELY_KAFKA__SASL_PASSWORD?
+    ONCELY_LAESE is no setting, did you mean ONCELY_LEASE?
+    ");
+}
+
+#[test]
+fn what_others_put_into_the_environment_is_let_be() {
+    let pairs =
+        SETTINGS.iter().map(|(name, ..)| (*name, "x")).filter(|(name, _)| !name.contains('<'));
+    check_names(&Environment::of_pairs(pairs)).unwrap();
+    // A Kubernetes service `oncely`, and one `oncely-admin`.
+    check_names(&Environment::of_pairs([
+        ("ONCELY_SERVICE_HOST", "10.0.0.7"),
+        ("ONCELY_SERVICE_PORT_METRICS", "9090"),
+        ("ONCELY_PORT", "tcp://10.0.0.7:9090"),
+        ("ONCELY_PORT_9090_TCP_ADDR", "10.0.0.7"),
+        ("ONCELY_ADMIN_PORT_8081_TCP", "tcp://10.0.0.8:8081"),
+        ("ONCELY_KAFKA__SASL_PASSWORD_FILE", "/run/secrets/kafka"),
+        ("ONCELY_STORY_SEED", "7"),
+    ]))
+    .unwrap();
+    assert!(check_names(&Environment::of_pairs([("ONCELY_PORT", "9090")])).is_err());
+}
+
+#[test]
+fn a_refused_property_of_the_client_is_said_with_everything_else() {
+    let both = [("ONCELY_KAFKA__ENABLE_AUTO_COMMIT", "true"), ("ONCELY_LEASE", "5")];
+    insta::assert_snapshot!(refusal(both), @r#"
+    a property of the kafka client is refused: enable.auto.commit cannot be set: offsets are committed after the effects, never by the clock
+    ONCELY_LEASE is "5", which is no duration: write a number and ms, s, m or h, as in 5s
+    "#);
+    let each = [
+        ("ONCELY_KAFKA__GROUP_ID", "mine"),
+        ("ONCELY_KAFKA__FETCH_MNI_BYTES", "1"),
+        ("ONCELY_KAFKA__SASL_PASSWROD", "canary"),
+        ("ONCELY_KAFKA__SECURITY_PROTOCOL", "tls"),
+    ];
+    let said: Vec<_> = each.into_iter().map(|pair| refusal([pair])).collect();
+    let said = said.join("\n").replace("a property of the kafka client is refused: ", "");
+    insta::assert_snapshot!(said, @r#"
+    group.id cannot be set here: use the setting source.group of the connector file
+    fetch.mni.bytes is not among the properties that are passed on to the kafka client: did you mean fetch.min.bytes?
+    sasl.passwrod is refused by the client itself: No such configuration property: "sasl.passwrod"
+    security.protocol is refused by the client itself: Invalid value "tls" for configuration property "security.protocol"
+    "#);
 }

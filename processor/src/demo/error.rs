@@ -4,7 +4,7 @@ use oncely_rig::RigError;
 
 use crate::config::{ConfigError, ConfigErrors};
 use crate::kafka::KafkaError;
-use crate::store::StoreError;
+use crate::store::{SchemaError, StoreError};
 
 /// The demo could not run to its end. A wrong number is no error: it stands in the report.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum DemoError {
     #[error("the database cannot be used")]
     Store(#[from] StoreError),
     #[error("the schema cannot be brought up to date")]
-    Migrate { source: Box<dyn std::error::Error + Send + Sync> },
+    Migrate { source: Box<SchemaError> },
     #[error(
         "the schema `oncely` in that database is of another version; run `oncely migrate up` with \
          the same --database first"
@@ -40,28 +40,6 @@ pub enum DemoError {
     Stuck { what: &'static str, seconds: u64 },
     #[error("interrupted")]
     Interrupted,
-}
-
-impl DemoError {
-    /// Whether something that the demo needs is not there, rather than failing.
-    #[must_use]
-    pub fn is_missing_dependency(&self) -> bool {
-        match self {
-            Self::NoPostgres { .. } | Self::Kafka { .. } => true,
-            Self::Store(error) => matches!(error, StoreError::Unavailable { .. }),
-            Self::Migrate { .. }
-            | Self::Server { .. }
-            | Self::Broker { .. }
-            | Self::Publish { .. }
-            | Self::Settings(_)
-            | Self::OtherSchema
-            | Self::File { .. }
-            | Self::OwnPath { .. }
-            | Self::WorkerEnded { .. }
-            | Self::Stuck { .. }
-            | Self::Interrupted => false,
-        }
-    }
 }
 
 impl From<ConfigError> for DemoError {

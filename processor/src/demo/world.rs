@@ -65,7 +65,7 @@ impl World {
         let run = format!("{:06x}", rand::random::<u32>() & 0x00ff_ffff);
         // What is given and absent is said before anything is made.
         let (cluster, database) = database(options).await?;
-        let (database_url, host) = (database.url().to_owned(), database.host().to_owned());
+        let (database_url, host) = (database.url().to_owned(), database.place().to_owned());
         let store = Settings::parse(&database_url).map_err(StoreError::from)?;
         bring_schema(&store, cluster.is_some()).await?;
         let topic = format!("oncely-demo-{run}");
@@ -200,10 +200,7 @@ async fn broker(options: &Options, topic: &str) -> Result<(Broker, ClientSetting
     let given = |source| DemoError::Kafka { brokers: brokers.clone(), source };
     let mut environment = options.environment.clone();
     environment.set("ONCELY_KAFKA_BROKERS", brokers.as_str());
-    let kafka = Kafka::read(&environment)?;
-    let properties = kafka.properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let client = ClientSettings::parse(kafka.brokers(), properties);
-    let client = client.map_err(|error| given(error.into()))?;
+    let client = Kafka::read(&environment)?.client;
     let topics = Topics::new(&client).map_err(given)?;
     topics.create(topic, PARTITIONS).await.map_err(given)?;
     Ok((Broker::Given(topics), client))

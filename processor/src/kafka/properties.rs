@@ -3,6 +3,8 @@
 //! Whatever is not known to be harmless is refused: a property that switches verification off,
 //! loads code, or moves offsets by itself would break the promise without a word.
 
+use oncely_core::expr::spelling::nearest;
+
 use super::settings::SettingsError;
 
 /// Names of properties that are passed on as they are, and beginnings of names.
@@ -68,22 +70,25 @@ pub(super) fn check_property(name: &str, value: &str) -> Result<(), SettingsErro
         }
         "isolation.level" => promise("records of aborted transactions must not have effects"),
         "check.crcs" => promise("records that were damaged on the way must not have effects"),
-        "enable.partition.eof" | "fetch.queue.backoff.ms" | "statistics.interval.ms" => {
-            promise("this program relies on its own value")
-        }
+        "enable.partition.eof"
+        | "fetch.queue.backoff.ms"
+        | "statistics.interval.ms"
+        | "max.poll.interval.ms" => promise("this program relies on its own value"),
         "allow.auto.create.topics" => promise("a missing topic is reported, never created"),
-        "bootstrap.servers" | "metadata.broker.list" => setting("brokers"),
-        "group.id" => setting("group"),
-        "group.instance.id" => setting("instance_id"),
+        "bootstrap.servers" | "metadata.broker.list" => setting("ONCELY_KAFKA_BROKERS"),
+        "group.id" => setting("source.group of the connector file"),
+        "group.instance.id" => setting("ONCELY_KAFKA_INSTANCE_ID"),
         "group.protocol" | "group.remote.assignor" | "partition.assignment.strategy" => {
-            setting("protocol")
+            setting("source.protocol of the connector file, and ONCELY_KAFKA_ASSIGNOR")
         }
-        "session.timeout.ms" => setting("session_timeout"),
-        "heartbeat.interval.ms" => setting("heartbeat"),
-        "max.poll.interval.ms" => setting("poll_interval"),
+        "session.timeout.ms" => setting("ONCELY_KAFKA_SESSION_TIMEOUT"),
+        "heartbeat.interval.ms" => setting("ONCELY_KAFKA_HEARTBEAT"),
         _ if PASSED_ON.contains(&name) => Ok(()),
         _ if PASSED_ON_UNDER.iter().any(|prefix| name.starts_with(prefix)) => Ok(()),
-        _ => Err(SettingsError::NotPassedOn { property: property() }),
+        _ => Err(SettingsError::NotPassedOn {
+            property: property(),
+            meant: nearest(name, PASSED_ON.iter().copied()),
+        }),
     }
 }
 

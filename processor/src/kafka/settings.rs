@@ -75,14 +75,17 @@ pub enum SettingsError {
     },
     /// The property is not one of those that may be passed on.
     #[error(
-        "{property} is not among the properties that are passed on to the kafka client: remove it"
+        "{property} is not among the properties that are passed on to the kafka client: {}",
+        meant.map_or("remove it".to_owned(), |meant| format!("did you mean {meant}?"))
     )]
     NotPassedOn {
         /// The property.
         property: String,
+        /// The one that was probably meant.
+        meant: Option<&'static str>,
     },
     /// The client refuses the value.
-    #[error("{property} has a value that the kafka client refuses: {reason}")]
+    #[error("{property} is refused by the client itself: {reason}")]
     Value {
         /// The property.
         property: String,
@@ -141,6 +144,11 @@ impl ClientSettings {
         let settings = Self { brokers: brokers.to_owned(), properties: kept };
         settings.base().create_native_config().map_err(value_refused)?;
         Ok(settings)
+    }
+
+    /// The properties as configured; some values are secrets.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The brokers as configured.

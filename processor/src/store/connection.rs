@@ -15,7 +15,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Transaction};
 
 use tokio::sync::watch;
 
-use super::error::{Result, StoreError};
+use super::error::{Result, Said, StoreError};
 
 /// Longest time one statement may take on the server.
 pub const STATEMENT_MS_MAX: u64 = 30_000;
@@ -60,7 +60,7 @@ impl Patience {
             () = tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX)) => {}
         }
         let source = sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
-        Err(StoreError::Unavailable { code: "silent".to_owned(), source }.into())
+        Err(StoreError::Unavailable { code: "silent".to_owned(), source: Said(source) }.into())
     }
 }
 
@@ -111,7 +111,7 @@ impl Settings {
             .await?;
         if read_only {
             let source = sqlx::Error::Configuration("the server is read-only".into());
-            return Err(StoreError::Unavailable { code: "25006".to_owned(), source });
+            return Err(StoreError::Unavailable { code: "25006".to_owned(), source: Said(source) });
         }
         Ok(connection)
     }

@@ -7,20 +7,53 @@ use oncely_core::key::Key;
 pub enum StoreError {
     /// The database is away, starting, read-only, full or overloaded: wait and try again.
     #[error("the database is not available ({code})")]
-    Unavailable { code: String, source: sqlx::Error },
+    Unavailable { code: String, source: Said },
     /// A deadlock or serialization failure: run the same transaction again at once.
     #[error("the transaction lost against another one ({code})")]
-    Contended { code: String, source: sqlx::Error },
+    Contended { code: String, source: Said },
     /// A value that the database refuses: bisect the batch until the record is found.
     #[error("the database refuses a value ({code})")]
-    BadValue { code: String, source: sqlx::Error },
-    /// The schema is not the one this program knows, or a right is missing: a person must act.
-    #[error("the database refuses the query ({code}); run `oncely migrate up` and check the role")]
-    Refused { code: String, source: sqlx::Error },
+    BadValue { code: String, source: Said },
+    /// The database, the role, the schema or a right is not there: a person must act.
+    #[error("{} ({code})", refusal(code))]
+    Refused { code: String, source: Said },
     /// A stored value that this program cannot read.
     #[error("the row {key} cannot be read: {what}")]
     Corrupt { key: Key, what: &'static str },
 }
+
+/// What is not as it has to be, and what to do.
+fn refusal(code: &str) -> &'static str {
+    match code {
+        "3D000" => "there is no such database: create it, or correct the URL",
+        "28000" | "28P01" => {
+            "the server does not let this role in: check user and password in the URL"
+        }
+        "42501" => "the role lacks a right: grant it, or use a role that has it",
+        "3F000" | "42P01" | "42703" | "42883" | "client" => {
+            "the schema is missing or of another version: run `oncely migrate up`"
+        }
+        _ => "the database refuses the query",
+    }
+}
+
+/// What the driver or the server said, in their own words and once: the driver's errors repeat
+/// their causes, and name lines of the server's source.
+#[derive(Debug)]
+pub struct Said(pub sqlx::Error);
+
+impl std::fmt::Display for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.0.as_database_error(), &self.0) {
+            (Some(error), _) => write!(f, "{}", error.message()),
+            (None, sqlx::Error::Io(error)) => write!(f, "{error}"),
+            (None, error) => write!(f, "{error}"),
+        }
+    }
+}
+
+// Without a source: its text has the causes already.
+impl std::error::Error for Said {}
 
 /// What the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +111,14 @@ impl From<sqlx::Error> for StoreError {
                     | sqlx::Error::Decode(_)
                     | sqlx::Error::Encode(_)
             );
+            let source = Said(source);
             return if misfit {
                 Self::Refused { code: "client".to_owned(), source }
             } else {
                 Self::Unavailable { code: "connection".to_owned(), source }
             };
         };
+        let source = Said(source);
         match Self::class(&code) {
             NextStep::Wait => Self::Unavailable { code, source },
             NextStep::Again => Self::Contended { code, source },
@@ -102,6 +137,26 @@ mod tests {
     #[test]
     fn b31_e2_a_demoted_primary_is_a_dead_connection() {
         assert_eq!(StoreError::class("25006"), NextStep::Wait);
+    }
+
+    #[test]
+    fn a_refusal_names_what_a_person_has_to_do() {
+        let refused = |code: &str| StoreError::Refused {
+            code: code.to_owned(),
+            source: Said(sqlx::Error::Io(std::io::ErrorKind::ConnectionRefused.into())),
+        };
+        for (code, remedy) in [
+            ("3D000", "create it"),
+            ("28P01", "user and password"),
+            ("42501", "grant it"),
+            ("42P01", "oncely migrate up"),
+        ] {
+            let text = refused(code).to_string();
+            assert!(text.contains(remedy), "{text}");
+            assert!(code == "42P01" || !text.contains("migrate"), "{text}");
+        }
+        let cause = std::error::Error::source(&refused("3D000")).unwrap().to_string();
+        assert_eq!(cause, "connection refused");
     }
 
     #[test]

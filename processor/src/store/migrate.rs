@@ -3,6 +3,8 @@
 use sqlx::PgConnection;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
+use super::error::StoreError;
+
 /// The SQLSTATE of a database without our schema.
 const UNDEFINED_TABLE: &str = "42P01";
 
@@ -23,12 +25,59 @@ pub struct Step {
     pub applied: bool,
 }
 
+/// Why the schema is not up to date.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    #[error(transparent)]
+    Store(StoreError),
+    #[error("migration {version} was not applied")]
+    Step { version: i64, source: StoreError },
+    #[error(
+        "the schema has migration {0}, which this program does not know: it is of a later version; \
+         use that version of oncely, or another database"
+    )]
+    Later(i64),
+    #[error(
+        "migration {0} was applied in another wording: the schema was made by another build of \
+         oncely; use that build, or another database"
+    )]
+    Changed(i64),
+    #[error("the migrations cannot be applied")]
+    Other(#[source] MigrateError),
+}
+
+impl SchemaError {
+    /// What the database said, where it was the database.
+    #[must_use]
+    pub const fn store(&self) -> Option<&StoreError> {
+        match self {
+            Self::Store(source) | Self::Step { source, .. } => Some(source),
+            Self::Later(_) | Self::Changed(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+impl From<MigrateError> for SchemaError {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the driver's list may grow")]
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(source) => Self::Store(source.into()),
+            MigrateError::ExecuteMigration(source, version) => {
+                Self::Step { version, source: source.into() }
+            }
+            MigrateError::VersionMissing(version) => Self::Later(version),
+            MigrateError::VersionMismatch(version) => Self::Changed(version),
+            other => Self::Other(other),
+        }
+    }
+}
+
 /// Applies what is missing. Several may run at once; one does the work.
 ///
 /// # Errors
 /// When a migration fails or one that was applied has changed since.
-pub async fn up(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    migrator().run(connection).await
+pub async fn up(connection: &mut PgConnection) -> Result<(), SchemaError> {
+    Ok(migrator().run(connection).await?)
 }
 
 /// What is applied and what is missing. Only reads, so that a role without the right to change the
@@ -36,7 +85,7 @@ pub async fn up(connection: &mut PgConnection) -> Result<(), MigrateError> {
 ///
 /// # Errors
 /// When the database cannot be asked.
-pub async fn status(connection: &mut PgConnection) -> Result<Vec<Step>, MigrateError> {
+pub async fn status(connection: &mut PgConnection) -> Result<Vec<Step>, SchemaError> {
     let migrator = migrator();
     let applied = match connection.list_applied_migrations(&migrator.table_name).await {
         Ok(applied) => applied,
@@ -45,7 +94,7 @@ pub async fn status(connection: &mut PgConnection) -> Result<Vec<Step>, MigrateE
         {
             Vec::new()
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     let is_applied = |version| applied.iter().any(|applied| applied.version == version);
     Ok(migrator

@@ -29,8 +29,9 @@ pub mod sweep;
 
 pub use connection::{Session, Settings};
 pub use error::StoreError;
+pub use migrate::SchemaError;
 /// The driver's own types, for those who hold a connection without asking anything themselves.
-pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection, migrate::MigrateError};
+pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection};
 
 #[cfg(test)]
 mod database_tests;

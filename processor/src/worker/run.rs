@@ -27,7 +27,7 @@ use crate::config::Settings;
 use crate::http::Health;
 use crate::kafka::{
     Admin, Assignor, ClientSettings, ConsumerHandle, ConsumerSettings, GroupProtocol as Protocol,
-    KafkaError, SettingsError,
+    KafkaError,
 };
 use crate::store::{self, DriverError, Session, StoreError, batch};
 use crate::task::{Stopped, Vital};
@@ -62,8 +62,6 @@ pub enum RunError {
     Effect { connector: Box<str>, effect: Box<str>, source: PerformerError },
     #[error("the kafka client of connector `{connector}` refuses its settings")]
     Kafka { connector: Box<str>, source: KafkaError },
-    #[error("the kafka settings")]
-    Settings(#[from] SettingsError),
     #[error("the database url")]
     Database(#[source] DriverError),
     #[error("connector `{connector}`")]
@@ -89,7 +87,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let database = parts.database.clone();
     let session = |task: &str| Session::new(database.clone(), format!("{name} {task}"));
     let lanes = lanes(&parts)?;
-    let client = client(&parts.settings)?;
+    let client = parts.settings.kafka.client.clone();
     let kafka_error = |source| RunError::Kafka { connector: name.clone(), source };
     let admin = Admin::new(&client, &parts.connector.source.group).map_err(kafka_error)?;
     let Some((connector_id, cluster_id)) = register(&parts, &admin, session("start")).await? else {
@@ -138,12 +136,6 @@ fn lanes(parts: &Parts) -> Result<Vec<Option<Arc<Lane>>>, RunError> {
         }
     };
     parts.connector.effects.iter().enumerate().map(lane).collect()
-}
-
-fn client(settings: &Settings) -> Result<ClientSettings, SettingsError> {
-    let properties = settings.kafka.properties();
-    let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    ClientSettings::parse(settings.kafka.brokers(), properties)
 }
 
 fn consumer(parts: &Parts, client: ClientSettings) -> ConsumerSettings {

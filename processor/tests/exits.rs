@@ -1,0 +1,89 @@
+//! How the program ends and what it says then, by its exit code, as a shell or a supervisor sees it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    reason = "a failed test should stop at once"
+)]
+
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+use oncely_rig::postgres::{Cluster, PostgresOptions};
+
+const CONNECTOR: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../connectors/examples/usage-ledger.yaml");
+const AWAY: &str = "127.0.0.1:1";
+
+/// The program with an environment of its own.
+fn oncely(args: &[&str], pairs: &[(&str, &str)]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncely"));
+    command.args(args).env_clear().envs(pairs.iter().copied()).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (status.code().expect(&text), text)
+}
+
+#[test]
+fn run_says_what_the_kafka_client_refuses_before_it_waits_for_the_database() {
+    let away =
+        [("ONCELY_DATABASE_URL", "postgres://u@127.0.0.1:1/x"), ("ONCELY_KAFKA_BROKERS", AWAY)];
+    let run = |more: &[(&str, &str)]| oncely(&["run", CONNECTOR], &[&away[..], more].concat());
+    let (code, text) = run(&[
+        ("ONCELY_KAFKA__SSL_CA_LOCATION", "/nowhere/ca.pem"),
+        ("ONCELY_KAFKA__SECURITY_PROTOCOL", "ssl"),
+    ]);
+    assert_eq!(code, 78, "{text}");
+    assert!(text.contains("the kafka client cannot be made from its settings"), "{text}");
+    assert!(text.contains("ssl.ca.location"), "{text}");
+    let (code, text) = run(&[("ONCELY_KAFKA__ENABLE_AUTO_COMMIT", "true")]);
+    assert_eq!(code, 78, "{text}");
+    assert!(text.contains("enable.auto.commit cannot be set"), "{text}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_the_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let pairs =
+        [("ONCELY_DATABASE_URL", "postgres://u@127.0.0.1:1/x"), ("ONCELY_KAFKA_BROKERS", AWAY)];
+    let (code, text) = oncely(&["run", CONNECTOR, "--http-listen", &listen], &pairs);
+    assert_eq!(code, 78, "{text}");
+    assert!(text.contains(&listen) && text.contains("ONCELY_HTTP_LISTEN"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_needs_a_person_is_no_outage() {
+    let cluster = Cluster::start(&PostgresOptions::quick()).await.unwrap();
+    cluster.create_database("empty").await.unwrap();
+    let mut wire = cluster.connect("postgres").await.unwrap();
+    wire.run("CREATE ROLE weak LOGIN").await.unwrap();
+    let url = |database: &str| cluster.url(database);
+    let as_role = |role: &str, url: String| {
+        let (_, place) = url.split_once('@').unwrap();
+        format!("postgres://{role}@{place}")
+    };
+    let mut said = String::new();
+    for (args, url) in [
+        (&["migrate", "status"][..], url("absent")),
+        (&["effects", "list"], as_role("nobody", url("postgres"))),
+        (&["effects", "list"], url("empty")),
+        (&["migrate", "up"], as_role("weak", url("empty"))),
+        (&["migrate", "status"], url("empty")),
+        (&["run", CONNECTOR, "--http-listen", "127.0.0.1:0"], url("absent")),
+    ] {
+        let pairs = [
+            ("ONCELY_DATABASE_URL", url.as_str()),
+            ("ONCELY_KAFKA_BROKERS", AWAY),
+            ("ONCELY_LOG", "off"),
+        ];
+        let (code, text) = oncely(args, &pairs);
+        let shown = args.iter().take(if args[0] == "run" { 1 } else { 2 });
+        let shown: Vec<_> = shown.copied().collect();
+        said.push_str(&format!("$ oncely {}\n{text}[{code}]\n\n", shown.join(" ")));
+    }
+    insta::assert_snapshot!("refusals", said.replace(&cluster.port().to_string(), "PORT"));
+}
