@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use oncely_rig::provider::{Fault, Rule};
-use oncely_tests::wiring::{charge, hook, usage};
+use oncely_rig::proxy::Mode;
+use oncely_tests::wiring::{charge, hook, note, usage};
 use oncely_tests::world::BOUND;
 use oncely_tests::{Wiring, World};
 
@@ -95,6 +96,31 @@ async fn w15_a_provider_that_never_answers_cannot_keep_a_worker() {
     world.provider.heal();
     world.run().await;
     world.settled().await;
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b13_a_stop_in_the_middle_of_a_batch_gives_back_what_it_claims() {
+    let wiring = Wiring::invoices("midway").effects([charge(), note()]);
+    let mut world = World::plan(wiring).env("ONCELY_DRAIN", "100ms").start().await;
+    let first = world.run().await;
+    world.database_proxy.set(Mode::DelayMs(150));
+    world.pay_many(1, 6, 2).await;
+    let claiming = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE '%writer%'
+          AND xact_start IS NOT NULL AND query LIKE '%INTO oncely.effect %'";
+    world.until("claims in an open batch", async || world.count(claiming).await > 0).await;
+    world.workers[first].sigterm();
+    assert_eq!(world.workers[first].wait_exit(BOUND).await, Some(0));
+    assert!(world.effects_in("waiting").await > 0, "the batch was written");
+    assert_eq!(world.effects_in("claimed").await, 0, "what was never sent was given back");
+    let ended = "SELECT count(*) FROM oncely.worker WHERE ended_at IS NOT NULL AND dead_at IS NULL";
+    assert_eq!(world.count(ended).await, 1, "it signed off");
+    world.database_proxy.set(Mode::Pass);
+    world.run().await;
+    world.settled().await;
+    // Nothing is held: a note that was claimed and never sent is no doubt.
+    assert_eq!(world.effects_in("done").await, 12);
     world.check_invariants().await;
 }
 

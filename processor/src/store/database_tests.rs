@@ -18,12 +18,12 @@ use super::settle::{self, Settlement};
 use super::{PgConnection, Settings, migrate, share, sweep};
 
 /// A cluster with the schema in it.
-struct World {
+pub(crate) struct World {
     cluster: Cluster,
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let cluster = Cluster::start(&PostgresOptions::quick()).await.unwrap();
         let world = Self { cluster };
         let mut connection = world.connect().await;
@@ -38,17 +38,17 @@ impl World {
         world
     }
 
-    async fn connect(&self) -> PgConnection {
+    pub(crate) async fn connect(&self) -> PgConnection {
         let settings = Settings::parse(&self.cluster.url("postgres")).unwrap();
         settings.connect("test").await.unwrap()
     }
 
-    async fn sql(&self, statements: &str) -> Vec<oncely_rig::postgres::Row> {
+    pub(crate) async fn sql(&self, statements: &str) -> Vec<oncely_rig::postgres::Row> {
         let mut wire = self.cluster.connect("postgres").await.unwrap();
         wire.run(statements).await.unwrap()
     }
 
-    async fn text(&self, statement: &str) -> String {
+    pub(crate) async fn text(&self, statement: &str) -> String {
         let rows = self.sql(statement).await;
         let values = rows.iter().map(|row| row[0].clone().unwrap_or_default());
         values.collect::<Vec<_>>().join(" ")

@@ -34,4 +34,4 @@ pub use migrate::SchemaError;
 pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection};
 
 #[cfg(test)]
-mod database_tests;
+pub(crate) mod database_tests;

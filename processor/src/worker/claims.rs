@@ -77,6 +77,11 @@ impl Claims {
         self.list().contains_key(&(key, fence))
     }
 
+    /// Whether no claim is held and none is being made.
+    pub(super) fn is_idle(&self) -> bool {
+        self.making.try_write().is_ok() && self.count() == 0
+    }
+
     /// How many claims are held.
     pub(super) fn count(&self) -> usize {
         self.list().len()

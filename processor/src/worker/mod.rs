@@ -11,6 +11,7 @@
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
 //! - [`lease`], [`claims`] – the right to send
+//! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
 //! - [`late`], [`headers`] – requests rendered from results; headers as bytes
 
@@ -24,6 +25,7 @@ mod keeper;
 mod lane;
 mod late;
 mod lease;
+mod mailbox;
 mod pipeline;
 mod process;
 mod report;

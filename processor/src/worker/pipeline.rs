@@ -22,6 +22,7 @@ use super::claims::Held;
 use super::item::Item;
 use super::keeper::Positions;
 use super::lease::Lease;
+use super::mailbox::unsent;
 use super::report::Report;
 use super::start::{From, Started};
 use super::waiting::Waiting;
@@ -211,23 +212,18 @@ impl Pipeline {
             self.finish_drains();
         }
         self.health.group(&name, false);
-        self.give_back();
+        // However it ended: what is claimed now would never be sent.
+        self.shared.lanes.iter().flatten().for_each(|lane| lane.close());
+        self.give_back().await;
         (fatal.map_or(Closed::Clean, Closed::Fatal), ending.unwrap_or_else(clock::now))
     }
 
-    /// Claims that were made for us and never taken up go back.
-    fn give_back(&mut self) {
+    /// Claims that were made for us and never taken up go back. Those that come from now on never
+    /// reach us: their senders give them back.
+    async fn give_back(&mut self) {
         self.messages.close();
-        while let Ok(message) = self.messages.try_recv() {
-            let claimed = match message {
-                Message::Claimed(claimed) => claimed,
-                Message::Written { report, .. } => report.claimed,
-                Message::Started(_) | Message::LetGo(_) | Message::Topics(_) | Message::Kept(_) => {
-                    continue;
-                }
-            };
-            for held in claimed {
-                let unsent = Ended { held, how: How::Unsent, took: Duration::ZERO };
+        while let Some(message) = self.messages.recv().await {
+            for unsent in unsent(message) {
                 // Without a settler the claims are found by their lease.
                 drop(self.ended.send(unsent));
             }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use oncely_connectors::effect::egress::Egress;
 use oncely_connectors::secret::SecretSource;
 use oncely_core::connector::Connector;
+use oncely_core::key::Key;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::claims::Claims;
 use super::gauges;
@@ -14,7 +16,7 @@ use super::lease::{self, Lease};
 use super::run::{Parts, RunError, run};
 use crate::config::Settings;
 use crate::http::Health;
-use crate::store::{self, Session};
+use crate::store::{self, PgConnection, Session, StoreError, claim};
 use crate::task::{self, Vital};
 use crate::telemetry::Metrics;
 
@@ -115,21 +117,84 @@ impl Process {
         heart_stop.send_replace(true);
         drop(heart.await);
         gauges.abort();
-        if claims.count() == 0 {
-            end(&lease, Session::new(database, "end")).await;
+        if !matches!(failure, Some(RunError::Lost { .. })) {
+            end(&lease, &claims, Session::new(database, "end")).await;
         }
         failure.map_or(Ok(()), Err)
     }
 }
 
-/// Ends the worker's row, so that nobody has to wait for its lease. A failure only costs that wait.
-async fn end(lease: &Lease, mut session: Session) {
-    let ending = async { store::lease::end(session.connection().await?, lease.worker()).await };
+/// Gives back what was never sent and ends the worker's row, so that nobody has to wait for its
+/// lease. A failure only costs that wait. Every pipeline has ended, so nothing more is sent.
+async fn end(lease: &Lease, claims: &Claims, mut session: Session) {
+    let ending = async {
+        // Nobody makes claims meanwhile, so those that are not listed were lost sight of.
+        let _still = claims.settled().await;
+        let connection = session.connection().await?;
+        give_back_lost(connection, lease.worker(), claims).await?;
+        if claims.count() == 0 {
+            store::lease::end(connection, lease.worker()).await?;
+        }
+        Ok::<_, StoreError>(())
+    };
     match tokio::time::timeout(END_MAX, ending).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::warn!(cause = %super::chain(&error), "the worker's row could not be ended");
         }
         Err(_elapsed) => tracing::warn!("the worker's row could not be ended in time"),
+    }
+}
+
+/// Gives back this worker's claims that it does not know of: the answer to their COMMIT was lost, so
+/// that they were never started.
+async fn give_back_lost(
+    connection: &mut PgConnection,
+    worker: Uuid,
+    claims: &Claims,
+) -> Result<(), StoreError> {
+    let claimed = claim::claimed_by(connection, worker).await?;
+    let lost: Vec<(Key, i64)> = claimed
+        .into_iter()
+        .map(|(_, _, claim)| (claim.key, claim.fence))
+        .filter(|(key, fence)| !claims.has(*key, *fence))
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(claims = lost.len(), "claims given back that had been lost sight of");
+    claim::give_back(connection, worker, &lost).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::database_tests::World;
+    use crate::worker::claims::Held;
+
+    #[tokio::test]
+    async fn a_claim_whose_commit_was_not_answered_is_given_back_at_the_end() {
+        let world = World::new().await;
+        let me = Uuid::from_u128(7);
+        for (key, worker) in [(1_u8, 7_u128), (2, 7), (3, 8)] {
+            let (key, worker) = (Key::from_bytes([key; 16]), Uuid::from_u128(worker));
+            world
+                .sql(&format!(
+                    "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal,
+                        status, worker, first_sent_at, fence, name, tenant, business_id)
+                     VALUES ('{key}', '{key}', '{key}', '{key}', 1, 0, 'claimed', '{worker}', now(),
+                        nextval('oncely.fence'), 'e', 't', 'b')"
+                ))
+                .await;
+        }
+        let mut connection = world.connect().await;
+        let claims = Claims::default();
+        let mine = claim::claimed_by(&mut connection, me).await.unwrap();
+        let (_, _, known) = mine.into_iter().find(|(_, _, claim)| claim.fence == 1).unwrap();
+        claims.add(&Held { worker: me, rule: 0, claim: known, unrenderable: None });
+        give_back_lost(&mut connection, me, &claims).await.unwrap();
+        let statuses = "SELECT status FROM oncely.effect ORDER BY key";
+        // The first may have been sent, and the third is another's.
+        assert_eq!(world.text(statuses).await, "claimed waiting claimed");
     }
 }

@@ -16,6 +16,7 @@ use super::claims::Claims;
 use super::keeper::Keeper;
 use super::lane::Lane;
 use super::lease::Lease;
+use super::mailbox::Mailbox;
 use super::pipeline::{Closed, Ends, Pipeline};
 use super::settler::Settler;
 use super::start::Starter;
@@ -249,6 +250,7 @@ fn start_parts(
     let (ended, outcomes) = mpsc::unbounded_channel();
     let (asker, questions) = mpsc::unbounded_channel();
     let (lease, claims) = (parts.lease.clone(), parts.claims.clone());
+    let mailbox = Mailbox { pipeline: pipeline.clone(), ended: ended.clone() };
     let vital = &parts.vital;
     let mut writers = Vec::new();
     for index in 0..usize::try_from(parts.settings.worker.writers).unwrap_or(1).max(1) {
@@ -261,7 +263,7 @@ fn start_parts(
             lease: lease.clone(),
             claims: claims.clone(),
         };
-        vital.spawn("writer", write(writer, index, work, pipeline.clone()));
+        vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }
     let shared = || Arc::clone(shared);
     let settler = Settler {
@@ -294,7 +296,7 @@ fn start_parts(
         session: session("sweeper"),
         lease,
         claims,
-        pipeline: pipeline.clone(),
+        pipeline: mailbox,
         health: parts.health.clone(),
         stop: parts.stop.clone(),
     };
@@ -307,11 +309,11 @@ async fn write(
     mut writer: Writer,
     index: usize,
     mut work: mpsc::Receiver<Vec<super::item::Item>>,
-    pipeline: mpsc::UnboundedSender<Message>,
+    pipeline: Mailbox,
 ) -> Result<(), Stopped> {
     while let Some(items) = work.recv().await {
         let report = writer.write(items).await?;
-        drop(pipeline.send(Message::Written { writer: index, report }));
+        pipeline.send(Message::Written { writer: index, report });
     }
     Ok(())
 }
@@ -367,10 +369,11 @@ async fn ask(
     Ok(())
 }
 
-/// Waits for calls in flight and for their outcomes to be on record, within the grace counted from
-/// the moment when the end was asked for. What is still open then is found by its lease.
+/// Waits for batches at work, for calls in flight, and for their outcomes to be on record, within the
+/// grace counted from the moment when the end was asked for. What is still open then is found by its
+/// lease.
 async fn drain_calls(claims: &Claims, ending: Moment, grace: Duration) {
-    while claims.count() > 0 && clock::since(ending) < grace {
+    while !claims.is_idle() && clock::since(ending) < grace {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -20,6 +20,7 @@ use super::call::{Ended, How};
 use super::claims::{Claims, Held};
 use super::lane::Lane;
 use super::lease::Lease;
+use super::mailbox::unsent;
 use super::{Message, Shared};
 use crate::clock;
 use crate::store::claim;
@@ -59,15 +60,16 @@ impl Settler {
     /// When a person must act: the schema is wrong.
     pub(super) async fn run(mut self) -> Result<(), Stopped> {
         let mut ended = Vec::new();
-        while self.ended.recv_many(&mut ended, SETTLED_MAX).await > 0 {
+        while !ended.is_empty() || self.ended.recv_many(&mut ended, SETTLED_MAX).await > 0 {
             let batch: Vec<Prepared> =
                 ended.drain(..).map(|ended| prepare(&self.shared, ended)).collect();
-            self.settle(&batch).await?;
+            ended = self.settle(&batch).await?;
         }
         Ok(())
     }
 
-    async fn settle(&mut self, batch: &[Prepared]) -> Result<(), Stopped> {
+    /// Gives the claims that it made and that nobody took up: the pipeline had ended.
+    async fn settle(&mut self, batch: &[Prepared]) -> Result<Vec<Ended>, Stopped> {
         let begun = clock::now();
         // The slots of settled calls are free; what is claimed next takes them.
         for prepared in batch {
@@ -86,10 +88,10 @@ impl Settler {
                     drop(making);
                     self.shared.metrics.stage(Stage::Settle, clock::since(begun));
                     batch.iter().for_each(|prepared| count(&self.shared, prepared));
-                    // The pipeline ends after the settler; nobody listens only when all is over.
+                    // When the pipeline has ended, it forgot its records.
                     drop(self.pipeline.send(Message::LetGo(report.let_go)));
-                    drop(self.pipeline.send(Message::Claimed(report.claimed)));
-                    return Ok(());
+                    let claimed = self.pipeline.send(Message::Claimed(report.claimed));
+                    return Ok(claimed.map_or_else(|late| unsent(late.0), |()| Vec::new()));
                 }
                 Err(error) => error,
             };

@@ -10,10 +10,11 @@ use std::time::Duration;
 use oncely_core::effect::next::{Next, after_death};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::claims::{Claims, Held};
 use super::lease::Lease;
+use super::mailbox::Mailbox;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
@@ -43,7 +44,7 @@ pub(super) struct Sweeper {
     pub(super) session: Session,
     pub(super) lease: Lease,
     pub(super) claims: Claims,
-    pub(super) pipeline: mpsc::UnboundedSender<Message>,
+    pub(super) pipeline: Mailbox,
     pub(super) health: Health,
     pub(super) stop: watch::Receiver<bool>,
 }
@@ -122,7 +123,7 @@ impl Sweeper {
                     lane.set_backlog(used == free);
                     held.iter().for_each(|held| self.claims.add(held));
                     drop(making);
-                    drop(self.pipeline.send(Message::Claimed(held)));
+                    self.pipeline.send(Message::Claimed(held));
                 }
                 Err(error) => {
                     self.shared.adopt.notify_one();
@@ -177,7 +178,7 @@ impl Sweeper {
             let claims = held.len();
             tracing::warn!(claims, "own claims adopted that had been lost sight of");
             shared.metrics.claims_adopted(u64::try_from(claims).unwrap_or(u64::MAX));
-            drop(self.pipeline.send(Message::Claimed(held)));
+            self.pipeline.send(Message::Claimed(held));
         }
         Ok(())
     }
@@ -239,7 +240,7 @@ impl Sweeper {
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
         let let_go = |takeover: &&Takeover| takeover.status != Status::Unknown.as_str();
         let let_go: Vec<Key> = takeovers.iter().filter(let_go).map(|t| t.key).collect();
-        drop(self.pipeline.send(Message::LetGo(let_go)));
+        self.pipeline.send(Message::LetGo(let_go));
         Ok(())
     }
 
@@ -257,7 +258,7 @@ impl Sweeper {
         let woken = settle::wake(&mut tx, &lanes, None).await?;
         tx.commit().await?;
         shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
-        drop(self.pipeline.send(Message::LetGo(woken.skipped)));
+        self.pipeline.send(Message::LetGo(woken.skipped));
         Ok(())
     }
 
