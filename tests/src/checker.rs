@@ -12,6 +12,8 @@
 //! | I5 | with faults stopped, nothing stays unfinished past its bound |
 //! | I6 | a replay of everything gives no call and changes no effect |
 //! | I7 | every override has an audit row |
+//!
+//! And the counts of each worker add up: outcomes and what was given up to what was read.
 
 mod provider;
 mod sampler;
@@ -45,6 +47,7 @@ impl World {
 
     /// As [`World::check_invariants`] without the replay, for topics whose history was ended.
     pub async fn check_at_rest(&mut self) {
+        self.check_accounts().await;
         self.stop_all().await;
         let mut wrong = Vec::new();
         if let Some(sampler) = self.take_sampler() {
@@ -60,6 +63,23 @@ impl World {
             wrong.extend(tables.check(&ledger, &self.wiring, &log));
         }
         assert!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    /// Waits until the counts of every running worker add up: what it has read ended in one outcome
+    /// each, or was given up.
+    async fn check_accounts(&mut self) {
+        for number in 0..self.workers.len() {
+            if !self.workers[number].runs() {
+                continue;
+            }
+            let worker = &self.workers[number];
+            let adds_up = async || {
+                let read = worker.metric("oncely_events_consumed_total", "").await;
+                let ended = worker.metric("oncely_events_total", "").await;
+                read == ended + worker.metric("oncely_events_released_total", "").await
+            };
+            self.until("outcomes to add up to the records that were read", adds_up).await;
+        }
     }
 
     /// Checks what the watch over committed offsets has seen so far, and ends it.

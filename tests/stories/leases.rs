@@ -116,6 +116,10 @@ async fn w2_w7_commits_whose_answers_are_lost() {
     world.settled().await;
     let taken = world.count("SELECT sum(takeovers)::bigint FROM oncely.effect").await;
     assert_eq!(taken, 0, "a live worker finds its own claims");
+    let counted = |outcome| world.workers[worker].metric("oncely_events_total", outcome);
+    assert_eq!(counted("outcome=\"duplicate\"").await, 0.0, "its own redo is no duplicate");
+    assert_eq!(counted("outcome=\"applied\"").await, (next - 1) as f64);
+    assert_eq!(counted("").await, (next - 1) as f64);
     world.check_invariants().await;
 }
 

@@ -125,6 +125,30 @@ async fn b13_a_stop_in_the_middle_of_a_batch_gives_back_what_it_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_given_up_before_any_outcome_are_counted() {
+    let wiring = Wiring::invoices("unread").effects([usage()]);
+    let mut world = World::plan(wiring).env("ONCELY_WRITERS", "1").start().await;
+    let first = world.run().await;
+    world.database_proxy.set(Mode::DelayMs(300));
+    world.pay(&World::invoice(1), 0).await;
+    let writing = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name LIKE '%writer%' AND xact_start IS NOT NULL";
+    world.until("an open batch", async || world.count(writing).await > 0).await;
+    world.pay_many(2, 50, 2).await;
+    let counted = async |world: &World, name| world.workers[first].metric(name, "").await;
+    let all_read = async || counted(&world, "oncely_events_consumed_total").await == 51.0;
+    world.until("all to be read", all_read).await;
+    world.workers[first].sigterm();
+    let given_up = async || counted(&world, "oncely_events_released_total").await == 50.0;
+    world.until("what no writer has begun to be given up", given_up).await;
+    assert_eq!(world.workers[first].wait_exit(BOUND).await, Some(0));
+    world.database_proxy.set(Mode::Pass);
+    world.run().await;
+    world.settled().await;
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b13_an_idle_worker_ends_at_once() {
     let wiring = Wiring::invoices("idle").effects([charge()]);
     let mut world = World::plan(wiring).start().await;

@@ -60,6 +60,7 @@ pub struct ConnectorMetrics {
     name: Box<str>,
     families: Families,
     consumed: Vec<(Box<str>, Count)>,
+    released: Count,
     outcomes: Vec<Count>,
     stages: Vec<Seconds>,
     end_to_end: Seconds,
@@ -94,6 +95,7 @@ impl ConnectorMetrics {
             consumed: (shape.topics.iter())
                 .map(|topic| ((*topic).into(), families.events_consumed.with([name, topic])))
                 .collect(),
+            released: families.events_released.with([name]),
             outcomes: Ending::ALL
                 .iter()
                 .map(|outcome| families.events.with([name, outcome.as_str(), ""]))
@@ -131,6 +133,11 @@ impl ConnectorMetrics {
         if let Some((_, count)) = self.consumed.iter().find(|(known, _)| &**known == topic) {
             count.add(records);
         }
+    }
+
+    /// Records that were read and given up before any outcome.
+    pub fn released(&self, records: usize) {
+        self.released.add(u64::try_from(records).unwrap_or(u64::MAX));
     }
 
     /// Records whose one outcome is durable. `reason` is empty unless the outcome has several causes; it
@@ -359,6 +366,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let connector = metrics.connector(&shape());
         connector.consumed("t", 7);
+        connector.released(3);
         connector.events(Ending::Stale, "", 2);
         connector.events(Ending::Quarantined, "conflict", 1);
         connector.events(Ending::DeadLettered, "syntax", 1);
@@ -370,6 +378,7 @@ mod tests {
         let text = metrics.text().unwrap();
         for line in [
             r#"oncely_events_consumed_total{connector="invoices",topic="t"} 7"#,
+            r#"oncely_events_released_total{connector="invoices"} 3"#,
             r#"oncely_events_total{connector="invoices",outcome="stale",reason=""} 2"#,
             r#"oncely_events_total{connector="invoices",outcome="quarantined",reason="conflict"} 1"#,
             r#"oncely_dedupe_decisions_total{connector="invoices",decision="duplicate",layer="effect"} 3"#,

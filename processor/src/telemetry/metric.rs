@@ -129,11 +129,15 @@ macro_rules! metrics {
 metrics! {
     EventsConsumed => counter(
         "oncely_events_consumed_total", &["connector", "topic"],
-        "Records read from Kafka; once their outcome is durable they are in oncely_events_total.",
+        "Records read from Kafka, each time that they are. Each ends in oncely_events_total or in oncely_events_released_total.",
+    ),
+    EventsReleased => counter(
+        "oncely_events_released_total", &["connector"],
+        "Records read and given up before any outcome, at a rebalance or a stop: their next owner reads them.",
     ),
     Events => counter(
         "oncely_events_total", &["connector", "outcome", "reason"],
-        "Records by their one outcome.",
+        "Records by their one outcome, counted when it is durable.",
     ),
     EventDuration => histogram(
         "oncely_event_duration_seconds", Buckets::Stage, &["connector", "stage"],

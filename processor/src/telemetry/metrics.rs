@@ -22,6 +22,7 @@ pub struct Metrics {
 #[derive(Clone, Debug)]
 pub(super) struct Families {
     pub(super) events_consumed: Counters<2>,
+    pub(super) events_released: Counters<1>,
     pub(super) events: Counters<3>,
     pub(super) event_duration: Histograms<2>,
     pub(super) event_end_to_end: Histograms<1>,
@@ -152,6 +153,7 @@ impl Families {
     fn register(registry: &Registry) -> Result<Self, TelemetryError> {
         Ok(Self {
             events_consumed: Counters::register(registry, Metric::EventsConsumed)?,
+            events_released: Counters::register(registry, Metric::EventsReleased)?,
             events: Counters::register(registry, Metric::Events)?,
             event_duration: Histograms::register(registry, Metric::EventDuration)?,
             event_end_to_end: Histograms::register(registry, Metric::EventEndToEnd)?,

@@ -214,6 +214,8 @@ impl Pipeline {
         self.health.group(&name, false);
         // However it ended: what is claimed now would never be sent.
         self.shared.lanes.iter().flatten().for_each(|lane| lane.close());
+        let unread = self.shards.iter().map(|shard| shard.queue.len()).sum();
+        self.shared.metrics.released(unread);
         self.give_back().await;
         (fatal.map_or(Closed::Clean, Closed::Fatal), ending.unwrap_or_else(clock::now))
     }

@@ -262,6 +262,7 @@ fn start_parts(
             session: session(&format!("writer {index}")),
             lease: lease.clone(),
             claims: claims.clone(),
+            committing: None,
         };
         vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectBody};
-use oncely_core::decide::{self, Input, Plan};
+use oncely_core::decide::{self, Ending, Input, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
 
@@ -40,6 +40,8 @@ pub(super) struct Writer {
     pub(super) session: Session,
     pub(super) lease: Lease,
     pub(super) claims: Claims,
+    /// What the transaction now at its COMMIT writes; left here when no answer comes.
+    pub(super) committing: Option<Plan>,
 }
 
 /// Why an attempt at a batch did not end in a commit.
@@ -98,10 +100,12 @@ impl Writer {
         let mut wait = WAIT_FIRST;
         let mut races: u32 = 0;
         let mut shared_keys = BTreeSet::new();
+        // What may have been committed before, though no answer said so.
+        let mut before: Option<Plan> = None;
         loop {
             // Held until the claims are listed, so that nobody mistakes them for lost ones.
             let making = self.claims.making().await;
-            let undone = match self.attempt(items, parked, &shared_keys).await {
+            let undone = match self.attempt(items, parked, &shared_keys, before.as_ref()).await {
                 Ok(report) => {
                     report.claimed.iter().for_each(|held| self.claims.add(held));
                     drop(making);
@@ -110,6 +114,11 @@ impl Writer {
                 Err(undone) => undone,
             };
             drop(making);
+            if let Some(plan) = self.committing.take()
+                && !before.as_ref().is_some_and(|before| was_committed(before, &plan))
+            {
+                before = Some(plan);
+            }
             match undone {
                 Undone::LostRace => {
                     self.shared.metrics.batch_redone(RedoCause::Race);
@@ -156,6 +165,7 @@ impl Writer {
         items: &[Item],
         parked: Option<&'static str>,
         shared_keys: &BTreeSet<Key>,
+        before: Option<&Plan>,
     ) -> Result<Report, Undone> {
         let worker = self.lease.worker();
         let shared = Arc::clone(&self.shared);
@@ -175,7 +185,9 @@ impl Writer {
                     BTreeMap::new()
                 }
             };
-        count(&shared, &plan, items, &inputs, parked);
+        // A redo that finds its own work was no duplicate: it counts for what was committed.
+        let counted = before.filter(|before| was_committed(before, &plan)).unwrap_or(&plan);
+        count(&shared, counted, items, &inputs, parked);
         Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
     }
 
@@ -205,11 +217,20 @@ impl Writer {
         {
             return Err(Undone::Dead);
         }
+        let plan = self.committing.insert(plan);
         tx.commit().await.map_err(StoreError::from)?;
+        let claimed = grants.keep(plan, &fences, worker);
+        let plan = self.committing.take().unwrap_or_default();
         shared.metrics.stage(Stage::Write, clock::since(begun));
-        let claimed = grants.keep(&plan, &fences, worker);
         Ok((plan, claimed))
     }
+}
+
+/// Whether the transaction of `before`, of the same records, turns out to have been committed: then
+/// what was new in it is known now.
+fn was_committed(before: &Plan, now: &Plan) -> bool {
+    let pairs = before.decisions.iter().zip(&now.decisions);
+    pairs.into_iter().any(|(before, now)| before.ending != Ending::Duplicate && now.is_first)
 }
 
 /// The items that are events, by their index.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Input;
-use super::known::{EffectRow, EntityRow, InboxRow, Known, Place};
+use super::known::{EffectRow, EntityRow, InboxRow, Known};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
     Decision, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew, Plan, Repeat,
@@ -124,12 +124,16 @@ impl Fold<'_> {
     fn apply(&mut self, index: usize, input: &Input<'_>, meaning: Meaning) -> Decision {
         match meaning {
             Meaning::Again { row } => {
-                self.count_repeat(input, row.first);
+                let is_first = input.place == row.first;
+                if !is_first {
+                    self.count_repeat(input);
+                }
                 Decision {
                     ending: Ending::Duplicate,
                     reason: None,
                     effects: row.effects,
                     age_ms: row.age_ms,
+                    is_first,
                     moved: None,
                 }
             }
@@ -198,7 +202,7 @@ impl Fold<'_> {
             self.plan.effects.insert(key, effect);
         }
         self.remember(input, ending, moved.clone(), owed.keys.clone());
-        Decision { ending, reason: None, effects: owed.keys, age_ms: 0, moved }
+        Decision { effects: owed.keys, moved, ..ended(ending, None) }
     }
 
     /// Where the entity of a stale event stands, as a step that leads nowhere: what is rendered later
@@ -250,11 +254,8 @@ impl Fold<'_> {
         ended(ending, Some(reason))
     }
 
-    /// The first copy itself, delivered again, is no repeat of it.
-    fn count_repeat(&mut self, input: &Input<'_>, first: Place) {
-        if input.place == first {
-            return;
-        }
+    /// For copies alone: the first one, delivered again, is no repeat of itself.
+    fn count_repeat(&mut self, input: &Input<'_>) {
         let last = input.place;
         let repeat = self.plan.repeats.entry(input.event.key).or_insert(Repeat { times: 0, last });
         repeat.times = repeat.times.saturating_add(1);
@@ -263,5 +264,5 @@ impl Fold<'_> {
 }
 
 const fn ended(ending: Ending, reason: Option<ParkReason>) -> Decision {
-    Decision { ending, reason, effects: Vec::new(), age_ms: 0, moved: None }
+    Decision { ending, reason, effects: Vec::new(), age_ms: 0, is_first: false, moved: None }
 }

@@ -97,6 +97,8 @@ pub struct Decision {
     pub effects: Vec<Key>,
     /// Since the event was first seen; zero for a fresh one.
     pub age_ms: u64,
+    /// A duplicate that is the first copy itself: the record was read, or decided, before.
+    pub is_first: bool,
     pub moved: Option<Moved>,
 }
 

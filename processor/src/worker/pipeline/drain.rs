@@ -1,6 +1,6 @@
 //! Giving partitions up: what is in flight is finished within a bound, the rest is the next owner's.
 
-use super::Pipeline;
+use super::{Pipeline, Shard};
 use crate::clock::{self, Moment};
 use crate::kafka::{AssignmentId, DrainAnswer, RevokeCause, Revoked};
 use crate::telemetry::RebalanceKind;
@@ -37,6 +37,8 @@ impl Pipeline {
                     }
                 }
                 // What no writer has begun is the next owner's.
+                let queued = |shards: &[Shard]| shards.iter().map(|shard| shard.queue.len()).sum();
+                let before: usize = queued(&self.shards);
                 for shard in &mut self.shards {
                     let partitions = &mut self.partitions;
                     shard.queue.retain(|item| {
@@ -49,6 +51,8 @@ impl Pipeline {
                         !partition.draining
                     });
                 }
+                let released = before.saturating_sub(queued(&self.shards));
+                self.shared.metrics.released(released);
                 let wait = drain_max.min(self.shared.timing.drain);
                 let deadline =
                     clock::now().checked_add(wait.mul_f32(0.9)).unwrap_or_else(clock::now);

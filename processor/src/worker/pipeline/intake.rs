@@ -70,6 +70,7 @@ impl Pipeline {
         if self.waiting.len() > WAITING_MAX {
             return;
         }
+        let mut released: usize = 0;
         for shard in &mut self.shards {
             if shard.busy || shard.queue.is_empty() {
                 continue;
@@ -80,6 +81,7 @@ impl Pipeline {
                 let Some(item) = shard.queue.pop_front() else { break };
                 let live = self.partitions.get(&item.record.assignment);
                 if live.is_none_or(|partition| partition.draining) {
+                    released = released.saturating_add(1);
                     if let Some(partition) = self.partitions.get_mut(&item.record.assignment) {
                         partition.unwritten = partition.unwritten.saturating_sub(1);
                     }
@@ -92,5 +94,6 @@ impl Pipeline {
                 shard.busy = true;
             }
         }
+        self.shared.metrics.released(released);
     }
 }
