@@ -1,5 +1,6 @@
 //! Where reading begins, and topics that change under the reader.
 
+use oncely_rig::proxy::Mode;
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::charge;
 use oncely_tests::world::BOUND;
@@ -69,6 +70,65 @@ async fn k13_a_partition_that_comes_later_is_read_from_its_beginning() {
     }
     world.settled().await;
     assert_eq!(world.effects_in("done").await, 16);
+    world.check_invariants().await;
+}
+
+/// Lets the connector read a second topic beside the story's own; gives its name.
+fn reads_another(world: &World) -> String {
+    let (topic, other) = (world.topic().to_owned(), format!("{}-other", world.topic()));
+    let file = world.dir().join("connectors/story.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let both = text.replace(&format!("[{topic}]"), &format!("[{topic}, {other}]"));
+    assert_ne!(both, text);
+    std::fs::write(file, both).unwrap();
+    other
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_gone_holds_up_no_other() {
+    let wiring = Wiring::invoices("gone").effects([charge()]);
+    let mut world = World::plan(wiring).start().await;
+    let other = reads_another(&world);
+    world.kafka().create_topic(&other, 2, &[]).await.unwrap();
+    world.pay_many(1, 4, 2).await;
+    world.database_proxy.set(Mode::DelayMs(200));
+    let worker = world.spawn(&[]);
+    // The positions of one are being looked for while the other goes.
+    world
+        .until("an assignment", async || {
+            world.workers[worker].log().contains("partitions assigned")
+        })
+        .await;
+    world.kafka().delete_topic(&other).await.unwrap();
+    world.database_proxy.set(Mode::Pass);
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 4);
+    // Made again, it is read.
+    world.kafka().create_topic(&other, 1, &[]).await.unwrap();
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_comes_later_and_keeps_its_records_too_long_is_not_read() {
+    let wiring = Wiring::invoices("longer").effects([charge()]);
+    let plan = World::plan(wiring).env("ONCELY_KAFKA__TOPIC_METADATA_REFRESH_INTERVAL_MS", "500");
+    let mut world = plan.start().await;
+    let other = reads_another(&world);
+    let worker = world.run().await;
+    world.pay_many(1, 2, 2).await;
+    world.settled().await;
+    let days = (90_u64 * 86_400_000).to_string();
+    world.kafka().create_topic(&other, 1, &[("retention.ms", &days)]).await.unwrap();
+    world
+        .until("the other topic to be stopped", async || {
+            world.workers[worker].metric("oncely_partitions_stopped", "").await == 1.0
+        })
+        .await;
+    let said = "raise retention.dedupe to at least 90d";
+    assert!(world.workers[worker].log().contains(said), "and it says why");
+    world.pay_many(3, 2, 2).await;
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 4, "its neighbour is read on");
     world.check_invariants().await;
 }
 

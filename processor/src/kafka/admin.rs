@@ -40,6 +40,8 @@ pub struct TopicInfo {
     pub id: Option<Uuid>,
     /// Its partitions, rising.
     pub partitions: Vec<i32>,
+    /// Those of them that no broker leads at this moment.
+    pub leaderless: Vec<i32>,
 }
 
 /// How long a topic keeps its records.
@@ -165,7 +167,9 @@ impl Admin {
             match topic_ids(inner.admin.inner(), &names, inner.limit) {
                 Ok(ids) => {
                     for info in &mut infos {
-                        info.id = ids.get(&info.name).copied().flatten();
+                        // Deleted between the two questions: not a topic without an id.
+                        let missing = || KafkaError::TopicMissing { topic: info.name.clone() };
+                        info.id = *ids.get(&info.name).ok_or_else(missing)?;
                     }
                 }
                 Err(error) if is_unsupported(&error) => {}
@@ -219,10 +223,10 @@ impl Admin {
         .await
     }
 
-    /// How long a topic keeps its records; `None` where the brokers do not say.
+    /// How long a topic keeps its records; `None` where the brokers do not say, or not to us.
     ///
     /// # Errors
-    /// No answer in time; no right to see the configuration.
+    /// No answer in time; no such topic.
     pub async fn retention(&self, topic: &str) -> Result<Option<TopicRetention>, KafkaError> {
         let asked = "retention of a topic";
         if self.is_mock_broker().await? {
@@ -245,6 +249,10 @@ impl Admin {
             Some(Err(RDKafkaErrorCode::UnknownTopicOrPartition)) => {
                 Err(KafkaError::TopicMissing { topic: topic.to_owned() })
             }
+            Some(Err(
+                RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed,
+            )) => Ok(None),
             Some(Err(code)) => {
                 Err(KafkaError::Unavailable { asked, source: ClientError::AdminOp(code) })
             }
@@ -350,7 +358,9 @@ impl Inner {
             return Err(missing());
         }
         partitions.sort_unstable();
-        Ok(TopicInfo { name: name.to_owned(), id: None, partitions })
+        let leaderless = topic.partitions().iter().filter(|partition| partition.leader() < 0);
+        let leaderless = leaderless.map(rdkafka::metadata::MetadataPartition::id).collect();
+        Ok(TopicInfo { name: name.to_owned(), id: None, partitions, leaderless })
     }
 }
 

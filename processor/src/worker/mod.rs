@@ -10,6 +10,7 @@
 //! - [`settler`] – outcomes on record, next effects claimed
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
+//! - [`memory`] – whether it outlives what can come again
 //! - [`lease`], [`claims`] – the right to send
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
@@ -26,6 +27,7 @@ mod lane;
 mod late;
 mod lease;
 mod mailbox;
+mod memory;
 mod pipeline;
 mod process;
 mod report;

@@ -17,6 +17,7 @@ use super::keeper::Keeper;
 use super::lane::Lane;
 use super::lease::Lease;
 use super::mailbox::Mailbox;
+use super::memory::{self, Memory, TooShort};
 use super::pipeline::{Closed, Ends, Pipeline};
 use super::settler::Settler;
 use super::start::Starter;
@@ -71,12 +72,8 @@ pub enum RunError {
     Fatal { connector: Box<str>, cause: String },
     #[error("a part of the process was lost ({part}); the log names the cause")]
     Lost { part: &'static str },
-    #[error(
-        "connector `{connector}`: topic `{topic}` keeps its records for {topic_days} days, longer \
-         than `retention.dedupe` ({dedupe_days} days): a record that is read again after that would \
-         run again; raise retention.dedupe to at least {topic_days}d"
-    )]
-    Retention { connector: Box<str>, topic: Box<str>, topic_days: u64, dedupe_days: u64 },
+    #[error("connector `{connector}`, topic `{topic}`: {source}")]
+    Retention { connector: Box<str>, topic: Box<str>, source: TooShort },
 }
 
 /// Runs a connector until it is told to stop.
@@ -205,33 +202,19 @@ async fn register(
     }
 }
 
-/// Refuses a memory that is shorter than what can come again.
+/// Refuses a memory that is shorter than what can come again. Topics that cannot be asked about yet
+/// are compared when they are begun.
 async fn check_retention(connector: &Connector, admin: &Admin) -> Result<(), RunError> {
-    const DAY_MS: u64 = 86_400_000;
     for topic in &connector.source.topics {
-        let kept = match admin.retention(topic).await {
-            Ok(Some(kept)) => kept,
-            Ok(None) => continue,
-            Err(error) => {
-                tracing::warn!(%topic, cause = %chain(&error), "topic retention is not known");
-                continue;
+        match memory::compare(connector, admin, topic).await {
+            Ok(None) => {}
+            Ok(Some(source)) => {
+                let (connector, topic) = (connector.name.clone(), topic.clone());
+                return Err(RunError::Retention { connector, topic, source });
             }
-        };
-        let Some(topic_ms) = kept.retention_ms.filter(|_| !kept.compacted) else {
-            tracing::warn!(
-                %topic,
-                "topic keeps records for ever, so dedupe retention bounds the promise"
-            );
-            continue;
-        };
-        let dedupe_ms = connector.retention.dedupe_ms;
-        if topic_ms > dedupe_ms {
-            return Err(RunError::Retention {
-                connector: connector.name.clone(),
-                topic: topic.clone(),
-                topic_days: topic_ms.div_ceil(DAY_MS),
-                dedupe_days: dedupe_ms / DAY_MS,
-            });
+            Err(error) => {
+                tracing::warn!(%topic, cause = %chain(&error), "topic retention is not known yet");
+            }
         }
     }
     Ok(())
@@ -287,6 +270,7 @@ fn start_parts(
         shared: shared(),
         session: session("starter"),
         admin: admin.clone(),
+        memory: Memory::default(),
         assigned,
         pipeline: pipeline.clone(),
     };

@@ -11,6 +11,7 @@ use oncely_core::connector::Start;
 use oncely_core::progress::Witness;
 use tokio::sync::mpsc;
 
+use super::memory::Memory;
 use super::{Message, Shared};
 use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
 use crate::store::progress::{self, Row, Topic};
@@ -47,6 +48,7 @@ pub(super) struct Starter {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Session,
     pub(super) admin: Admin,
+    pub(super) memory: Memory,
     pub(super) assigned: mpsc::UnboundedReceiver<Vec<Assigned>>,
     pub(super) pipeline: mpsc::UnboundedSender<Message>,
 }
@@ -61,44 +63,94 @@ enum StartError {
 
 impl Starter {
     /// Answers assignments until the pipeline is gone. While Kafka or the database is away, nothing
-    /// is fetched: the question waits.
+    /// is fetched: the question waits. One topic or partition that cannot be asked about holds up no
+    /// other.
     ///
     /// # Errors
     /// When a person must act: the schema is wrong.
     pub(super) async fn run(mut self) -> Result<(), crate::task::Stopped> {
-        while let Some(assigned) = self.assigned.recv().await {
-            loop {
-                match self.resolve(&assigned).await {
-                    Ok(started) => {
-                        drop(self.pipeline.send(Message::Started(started)));
-                        break;
-                    }
-                    Err(StartError::Store(error)) => {
-                        if matches!(error, StoreError::Refused { .. }) {
-                            return Err(crate::task::Stopped(super::chain(&error)));
-                        }
-                        tracing::warn!(cause = %super::chain(&error), "start waits for the database");
-                        self.session.failed(&error).await;
-                    }
-                    Err(error @ StartError::Kafka(_)) => {
-                        tracing::warn!(cause = %super::chain(&error), "start waits for kafka");
-                    }
+        let mut again: Vec<Assigned> = Vec::new();
+        loop {
+            let wait = async {
+                if again.is_empty() {
+                    std::future::pending::<()>().await;
                 }
                 tokio::time::sleep(super::jittered(WAIT)).await;
-            }
+            };
+            let asked = tokio::select! {
+                new = self.assigned.recv() => match new {
+                    Some(new) => {
+                        // Asked once more meanwhile: answered once.
+                        again.retain(|old| new.iter().all(|new| new.assignment != old.assignment));
+                        new
+                    }
+                    None => return Ok(()),
+                },
+                () = wait => std::mem::take(&mut again),
+            };
+            again.extend(self.answer(asked).await?);
         }
-        Ok(())
     }
 
-    async fn resolve(&mut self, assigned: &[Assigned]) -> Result<Vec<Started>, StartError> {
-        let mut by_topic: BTreeMap<String, Vec<&Assigned>> = BTreeMap::new();
-        for assigned in assigned {
+    /// Answers what can be answered, topic by topic; gives what is to be asked again.
+    async fn answer(
+        &mut self,
+        asked: Vec<Assigned>,
+    ) -> Result<Vec<Assigned>, crate::task::Stopped> {
+        let mut by_topic: BTreeMap<String, Vec<Assigned>> = BTreeMap::new();
+        for assigned in asked {
             by_topic.entry(assigned.partition.topic.to_string()).or_default().push(assigned);
         }
-        let names: Vec<String> = by_topic.keys().cloned().collect();
+        let mut again = Vec::new();
+        for (name, wanted) in by_topic {
+            let started = match self.resolve(&name, &wanted).await {
+                Ok(started) => started,
+                Err(StartError::Store(error)) => {
+                    if matches!(error, StoreError::Refused { .. }) {
+                        return Err(crate::task::Stopped(super::chain(&error)));
+                    }
+                    tracing::warn!(cause = %super::chain(&error), "start waits for the database");
+                    self.session.failed(&error).await;
+                    Vec::new()
+                }
+                // Asked for again as all that is stopped, for as long as it is assigned.
+                Err(StartError::Kafka(error @ KafkaError::TopicMissing { .. })) => {
+                    stopped(&wanted, &error.to_string())
+                }
+                Err(error @ StartError::Kafka(_)) => {
+                    let cause = super::chain(&error);
+                    tracing::warn!(topic = name, %cause, "start waits for kafka");
+                    Vec::new()
+                }
+            };
+            let is_open = |one: &Assigned| {
+                started.iter().all(|started| started.assigned.assignment != one.assignment)
+            };
+            again.extend(wanted.into_iter().filter(is_open));
+            if !started.is_empty() {
+                drop(self.pipeline.send(Message::Started(started)));
+            }
+        }
+        Ok(again)
+    }
+
+    /// Partitions that cannot be asked about at this moment are left out.
+    async fn resolve(
+        &mut self,
+        name: &str,
+        wanted: &[Assigned],
+    ) -> Result<Vec<Started>, StartError> {
+        let connector = Arc::clone(&self.shared.connector);
+        if let Some(short) = self.memory.check(&connector, &self.admin, name).await? {
+            return Ok(stopped(wanted, &short.to_string()));
+        }
         let mut started = Vec::new();
-        for info in self.admin.topics(&names).await? {
-            let wanted = by_topic.get(&info.name).cloned().unwrap_or_default();
+        for info in self.admin.topics(&[name.to_owned()]).await? {
+            let led = |one: &&Assigned| !info.leaderless.contains(&one.partition.partition);
+            let wanted: Vec<Assigned> = wanted.iter().filter(led).cloned().collect();
+            if !info.leaderless.is_empty() {
+                tracing::warn!(topic = name, partitions = ?info.leaderless, "without a leader");
+            }
             started.extend(self.topic(&info, &wanted).await?);
         }
         Ok(started)
@@ -107,7 +159,7 @@ impl Starter {
     async fn topic(
         &mut self,
         info: &TopicInfo,
-        wanted: &[&Assigned],
+        wanted: &[Assigned],
     ) -> Result<Vec<Started>, StartError> {
         let shared = Arc::clone(&self.shared);
         let topic = Topic {
@@ -140,7 +192,7 @@ impl Starter {
             let row =
                 rows.iter().find(|row| row.topic_id == topic.topic_id && row.partition == number);
             let Some(row) = row else { continue };
-            checked.push(((*assigned).clone(), row.clone()));
+            checked.push((assigned.clone(), row.clone()));
         }
         self.check(&topic, source, checked).await
     }
@@ -244,6 +296,14 @@ impl Starter {
         }
         Ok(started)
     }
+}
+
+fn stopped(wanted: &[Assigned], why: &str) -> Vec<Started> {
+    let stopped = |assigned: &Assigned| Started {
+        assigned: assigned.clone(),
+        from: From::Stopped { why: why.to_owned() },
+    };
+    wanted.iter().map(stopped).collect()
 }
 
 /// Why a partition cannot be read from its position, for the person who must look.
