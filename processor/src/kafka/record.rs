@@ -45,7 +45,7 @@ pub struct AssignmentId(u64);
 
 impl AssignmentId {
     /// The next id of this process.
-    pub(super) fn fresh() -> Self {
+    pub(crate) fn fresh() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }

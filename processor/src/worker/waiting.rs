@@ -4,6 +4,7 @@
 //! moments come in as arguments.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use oncely_core::key::Key;
 use oncely_core::progress::{Finished, Hold};
@@ -19,6 +20,8 @@ pub(super) struct Waiting {
     records: BTreeMap<At, Record>,
     by_effect: HashMap<Key, Vec<At>>,
     deadlines: BTreeSet<(Moment, At)>,
+    /// The last record whose effects were asked for.
+    asked: Option<At>,
 }
 
 #[derive(Debug)]
@@ -85,15 +88,23 @@ impl Waiting {
         }
     }
 
-    /// Up to `limit` effects that records have waited for since before `before`, those of the oldest
-    /// records first. What is young is most likely in this process's own hands.
-    pub(super) fn open(&self, limit: usize, before: Moment) -> Vec<Key> {
+    /// Up to `limit` effects, give or take one record's, that records have waited for since before
+    /// `before`: what is young is most likely in this process's own hands. Each time begins behind
+    /// the last record that was asked for, so that none is passed over for those that wait longest.
+    pub(super) fn open(&mut self, limit: usize, before: Moment) -> Vec<Key> {
         let mut keys = BTreeSet::new();
-        for record in self.records.values().filter(|record| record.since < before) {
+        let last = self.asked;
+        let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let records = self.records.range((behind, Bound::Unbounded));
+        let from_the_start = last.map(|last| self.records.range(..=last));
+        for (at, record) in records.chain(from_the_start.into_iter().flatten()) {
             if keys.len() >= limit {
                 break;
             }
-            keys.extend(record.open.iter().copied());
+            self.asked = Some(*at);
+            if record.since < before {
+                keys.extend(record.open.iter().copied());
+            }
         }
         keys.into_iter().collect()
     }
@@ -119,5 +130,52 @@ impl Waiting {
                 self.by_effect.remove(&key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+
+    fn key(n: u64) -> Key {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&n.to_be_bytes());
+        Key::from_bytes(bytes)
+    }
+
+    #[test]
+    fn every_open_effect_is_asked_for_however_many_wait_for_ever_before_it() {
+        let mut waiting = Waiting::default();
+        let [oldest, second, youngest] = [(); 3].map(|()| AssignmentId::fresh());
+        let long_ago = clock::now();
+        let soon = long_ago.checked_add(Duration::from_secs(1)).unwrap();
+        let later = long_ago.checked_add(Duration::from_secs(9)).unwrap();
+        // The oldest assignment has a thousand records that nobody will ever let go.
+        let stuck: Vec<u64> = (0..1_000).collect();
+        for (number, offset) in stuck.iter().zip(0..) {
+            waiting.add((oldest, offset), vec![key(*number)], long_ago, None);
+        }
+        for number in 1_000..1_030 {
+            let at = (second, i64::try_from(number).unwrap());
+            waiting.add(at, vec![key(number), key(number + 5_000)], long_ago, None);
+        }
+        waiting.add((youngest, 0), vec![key(9_000)], later, None);
+        let mut asked = BTreeSet::new();
+        for _ in 0..11 {
+            let some = waiting.open(100, soon);
+            assert!((1..=101).contains(&some.len()), "{}", some.len());
+            asked.extend(some);
+        }
+        assert_eq!(asked.len(), 1_060, "all but the one that has not waited yet");
+        // What is asked for and goes meanwhile leaves no gap.
+        waiting.forget(oldest);
+        let left: BTreeSet<Key> = waiting.open(100, soon).into_iter().collect();
+        assert_eq!(left.len(), 60);
+        assert_eq!(waiting.open(100, soon).len(), 60, "a short list is asked for whole each time");
+        waiting.forget(second);
+        assert_eq!(waiting.open(100, soon), Vec::new());
     }
 }
