@@ -68,14 +68,16 @@ CREATE VIEW oncely.transition AS
     FROM oncely.inbox
     WHERE outcome = 'applied' AND entity IS NOT NULL;
 
--- How often a known business id came again, and where last.
+-- How often a known business id came again: for each partition that it came by, up to which offset its
+-- copies are counted. So each copy counts once, however often it is read.
 CREATE TABLE oncely.repeat (
-    key            uuid        NOT NULL PRIMARY KEY,
-    last_seen_at   timestamptz NOT NULL DEFAULT now(),
-    last_offset    bigint      NOT NULL,
-    times          bigint      NOT NULL CHECK (times > 0),
-    last_partition integer     NOT NULL,
-    source         integer     NOT NULL
+    key          uuid        NOT NULL,
+    last_seen_at timestamptz NOT NULL DEFAULT now(),
+    last_offset  bigint      NOT NULL CHECK (last_offset >= 0),
+    times        bigint      NOT NULL CHECK (times > 0),
+    partition    integer     NOT NULL CHECK (partition >= 0),
+    source       integer     NOT NULL,
+    PRIMARY KEY (key, source, partition)
 ) WITH (fillfactor = 80);
 
 -- The current state of an entity; never moves to a lower version.

@@ -82,7 +82,7 @@ fn seed() -> String {
                 'open', 'paid', '{{{first},{second}}}');
         INSERT INTO oncely.entity (key, event, version, tenant, state)
             VALUES ('{entity}', '{event}', 7, 'acct_7', 'paid');
-        INSERT INTO oncely.repeat (key, last_seen_at, last_offset, times, last_partition, source)
+        INSERT INTO oncely.repeat (key, last_seen_at, last_offset, times, partition, source)
             VALUES ('{event}', '2026-11-29T10:05:40Z', 88990, 2, 3, 1);
         INSERT INTO oncely.effect (key, event, lane, request_hash, fence, version, created_at,
                 first_sent_at, last_sent_at, connector, attempts, ordinal, was_unknown, status,

@@ -440,15 +440,13 @@ pub async fn write_parked(
     Ok(())
 }
 
-/// Counts repeats of known events.
+/// Counts repeats of known events; one that is read again is not counted again.
 pub async fn write_repeats(tx: &mut PgConnection, plan: &Plan) -> Result<()> {
-    let repeats: Vec<_> = plan.repeats.iter().collect();
-    let key = uuids(repeats.iter().map(|(key, _)| *key));
-    let times: Vec<_> = repeats.iter().map(|(_, repeat)| repeat.times).collect();
-    let source: Vec<_> = repeats.iter().map(|(_, repeat)| repeat.last.source).collect();
-    let partition: Vec<_> = repeats.iter().map(|(_, repeat)| repeat.last.partition).collect();
-    let offset: Vec<_> = repeats.iter().map(|(_, repeat)| repeat.last.offset).collect();
-    query_file!("src/store/sql/repeat_add.sql", &key, &times, &source, &partition, &offset)
+    let key = uuids(plan.repeats.iter().map(|(key, _)| key));
+    let source: Vec<_> = plan.repeats.iter().map(|(_, place)| place.source).collect();
+    let partition: Vec<_> = plan.repeats.iter().map(|(_, place)| place.partition).collect();
+    let offset: Vec<_> = plan.repeats.iter().map(|(_, place)| place.offset).collect();
+    query_file!("src/store/sql/repeat_add.sql", &key, &source, &partition, &offset)
         .execute(tx)
         .await?;
     Ok(())

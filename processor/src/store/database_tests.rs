@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::admin::audit::Change;
 use super::admin::resolve::{self, Resolution};
+use super::admin::{events, totals};
 use super::batch::{self, Written};
 use super::claim::{self, Claim};
 use super::settle::{self, Settlement};
@@ -271,4 +272,45 @@ async fn only_failures_are_counted_and_their_time_runs_while_they_go_on() {
     tx.commit().await.unwrap();
     let anew = claim(c, worker).await;
     assert_eq!((anew.history.failures, anew.history.failing_ms), (0, None));
+}
+
+#[tokio::test]
+async fn a_copy_counts_once_however_often_and_by_whichever_partition_it_is_read() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    let copies = |places: &[(u8, i32, i64)]| {
+        let repeats = places.iter().map(|(n, partition, offset)| {
+            (key(*n), Place { source: 1, partition: *partition, offset: *offset })
+        });
+        Plan { repeats: repeats.collect(), ..Plan::default() }
+    };
+    // One id comes by two partitions in turn, several times in a batch; another in between.
+    let all = [
+        (1, 0, 10),
+        (1, 1, 20),
+        (2, 0, 11),
+        (1, 0, 12),
+        (1, 1, 21),
+        (1, 0, 13),
+        (2, 1, 22),
+        (1, 1, 23),
+    ];
+    let times = "SELECT sum(times) FROM oncely.repeat GROUP BY key ORDER BY key";
+    // In batches of any size, and with everything read again after any of them.
+    for size in 1..=all.len() {
+        world.sql("TRUNCATE oncely.repeat").await;
+        for end in (0..all.len()).step_by(size) {
+            let end = (end + size).min(all.len());
+            batch::write_repeats(c, &copies(&all[..end])).await.unwrap();
+            let from = end.saturating_sub(size + 1);
+            batch::write_repeats(c, &copies(&all[from..end])).await.unwrap();
+        }
+        assert_eq!(world.text(times).await, "6 2", "in batches of {size}");
+    }
+    assert_eq!(write(c, &owing(1, &[], &[])).await, Written::All);
+    let found = events::history(c, "t", key(1)).await.unwrap().inbox.unwrap();
+    assert_eq!(found.repeats.unwrap().times, 6);
+    let totals = totals::of_connector(c, "c").await.unwrap();
+    assert_eq!((totals.applied, totals.repeats), (1, 6), "one event, however it came");
 }

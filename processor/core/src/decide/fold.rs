@@ -7,7 +7,7 @@ use super::Input;
 use super::known::{EffectRow, EntityRow, InboxRow, Known};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
-    Decision, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew, Plan, Repeat,
+    Decision, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew, Plan,
 };
 use super::state::{Step, step};
 use super::verdict::{Verdict, verdict};
@@ -125,8 +125,9 @@ impl Fold<'_> {
         match meaning {
             Meaning::Again { row } => {
                 let is_first = input.place == row.first;
+                // The first copy itself, delivered again, is no repeat of it.
                 if !is_first {
-                    self.count_repeat(input);
+                    self.plan.repeats.push((input.event.key, input.place));
                 }
                 Decision {
                     ending: Ending::Duplicate,
@@ -252,14 +253,6 @@ impl Fold<'_> {
         self.plan.parked.push(ParkedNew { input, quarantine, reason, detail, known_fingerprint });
         let ending = if quarantine { Ending::Quarantined } else { Ending::DeadLettered };
         ended(ending, Some(reason))
-    }
-
-    /// For copies alone: the first one, delivered again, is no repeat of itself.
-    fn count_repeat(&mut self, input: &Input<'_>) {
-        let last = input.place;
-        let repeat = self.plan.repeats.entry(input.event.key).or_insert(Repeat { times: 0, last });
-        repeat.times = repeat.times.saturating_add(1);
-        repeat.last = last;
     }
 }
 

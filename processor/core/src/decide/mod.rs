@@ -16,7 +16,7 @@ pub use fold::decide;
 pub use known::{EffectRow, EntityRow, InboxRow, Known, Place};
 pub use plan::{
     Decision, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, ParkReason, ParkedNew,
-    PayloadNew, Plan, Repeat,
+    PayloadNew, Plan,
 };
 pub use verdict::{Verdict, verdict};
 

@@ -119,7 +119,8 @@ pub struct Plan {
     pub ledger: BTreeMap<Key, LedgerNew>,
     pub parked: Vec<ParkedNew>,
     pub payloads: Vec<PayloadNew>,
-    pub repeats: BTreeMap<Key, Repeat>,
+    /// Copies of known events, in the order of the inputs.
+    pub repeats: Vec<(Key, Place)>,
 }
 
 /// The last state of an entity after the batch.
@@ -190,10 +191,4 @@ pub struct PayloadNew {
     pub event: Key,
     /// Of a stale event: from and to the state in which its entity stands.
     pub moved: Option<Moved>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repeat {
-    pub times: i64,
-    pub last: Place,
 }
