@@ -34,6 +34,9 @@ async fn k12_topics_have_ids_that_change_when_they_are_made_anew() {
     assert!(after[0].id.is_some());
     assert_ne!(after[0].id, before[0].id);
     assert_eq!(after[1], before[1]);
+    let some = [names[0].clone(), fresh("none")];
+    let ids = admin.topic_ids(&some).await.unwrap();
+    assert_eq!(ids, HashMap::from([(names[0].clone(), after[0].id.unwrap())]));
     assert!(!admin.cluster_id().await.unwrap().is_empty());
 }
 

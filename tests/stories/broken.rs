@@ -56,6 +56,32 @@ async fn br2_k12_a_topic_made_anew_under_a_running_worker_loses_nothing_in_silen
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn br2_k12_a_topic_made_anew_and_filled_while_nobody_fetched_is_noticed_soon() {
+    let wiring = Wiring::invoices("refilled").effects([charge()]);
+    let plan = World::plan(wiring).partitions(1).session_ms(30_000).unsampled();
+    let mut world = plan.env("ONCELY_SHUTDOWN_GRACE", "40s").start().await;
+    let worker = world.run().await;
+    world.pay_many(1, 2, 1).await;
+    world.settled().await;
+    let topic = world.topic().to_owned();
+    world.workers[worker].freeze();
+    world.kafka().delete_topic(&topic).await.unwrap();
+    world.kafka().create_topic(&topic, 1, &[]).await.unwrap();
+    world.forget_topic();
+    // The position fits the new topic as well: its offset is there.
+    world.pay_many(3, 6, 1).await;
+    world.workers[worker].thaw();
+    let stopped = "SELECT count(*) FROM oncely.progress WHERE stopped LIKE '%made anew%'";
+    let noticed = async || world.count(stopped).await == 1;
+    world.until_within("a clear stop", Duration::from_secs(3), noticed).await;
+    let group = world.group().to_owned();
+    world.accept(&group, &topic).await;
+    world.until("all of it", async || world.effects_in("done").await == 8).await;
+    world.stop_all().await;
+    assert!(world.provider.read_log().unwrap().repeated().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn br3_k10_records_deleted_under_a_running_worker_can_be_accepted() {
     let wiring = Wiring::invoices("expired").effects([charge()]);
     let plan = World::plan(wiring).partitions(1).session_ms(30_000).unsampled();

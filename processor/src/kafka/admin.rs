@@ -161,23 +161,27 @@ impl Admin {
                 .iter()
                 .map(|name| inner.topic(name))
                 .collect::<Result<Vec<_>, KafkaError>>()?;
-            if inner.is_mock_broker()? {
-                return Ok(infos);
-            }
-            match topic_ids(inner.admin.inner(), &names, inner.limit) {
-                Ok(ids) => {
-                    for info in &mut infos {
-                        // Deleted between the two questions: not a topic without an id.
-                        let missing = || KafkaError::TopicMissing { topic: info.name.clone() };
-                        info.id = *ids.get(&info.name).ok_or_else(missing)?;
-                    }
-                }
-                Err(error) if is_unsupported(&error) => {}
-                Err(source) => {
-                    return Err(KafkaError::Unavailable { asked: "topic ids", source });
+            if let Some(ids) = inner.topic_ids(&names)? {
+                for info in &mut infos {
+                    // Deleted between the two questions: not a topic without an id.
+                    let missing = || KafkaError::TopicMissing { topic: info.name.clone() };
+                    info.id = *ids.get(&info.name).ok_or_else(missing)?;
                 }
             }
             Ok(infos)
+        })
+        .await
+    }
+
+    /// The ids of those of the named topics that exist and have one, by one request.
+    ///
+    /// # Errors
+    /// No answer in time.
+    pub async fn topic_ids(&self, names: &[String]) -> Result<HashMap<String, Uuid>, KafkaError> {
+        let names = names.to_vec();
+        self.ask("topic ids", move |inner| {
+            let ids = inner.topic_ids(&names)?.unwrap_or_default();
+            Ok(ids.into_iter().filter_map(|(name, id)| Some((name, id?))).collect())
         })
         .await
     }
@@ -332,6 +336,21 @@ impl Inner {
 
     fn is_mock_broker(&self) -> Result<bool, KafkaError> {
         Ok(self.cluster_id()?.starts_with(MOCK_CLUSTER_PREFIX))
+    }
+
+    /// `None`: the brokers keep no ids. Topics that are not there are left out.
+    fn topic_ids(
+        &self,
+        names: &[String],
+    ) -> Result<Option<HashMap<String, Option<Uuid>>>, KafkaError> {
+        if self.is_mock_broker()? {
+            return Ok(None);
+        }
+        match topic_ids(self.admin.inner(), names, self.limit) {
+            Ok(ids) => Ok(Some(ids)),
+            Err(error) if is_unsupported(&error) => Ok(None),
+            Err(source) => Err(KafkaError::Unavailable { asked: "topic ids", source }),
+        }
     }
 
     fn topic(&self, name: &str) -> Result<TopicInfo, KafkaError> {

@@ -38,6 +38,7 @@ mod sweeper;
 mod waiting;
 mod writer;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ use oncely_core::progress::Hold;
 use oncely_core::wanted::Wanted;
 use rand::Rng as _;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use self::claims::Held;
 use self::keeper::Positions;
@@ -57,7 +59,6 @@ use self::report::Report;
 pub use self::run::RunError;
 use self::start::Started;
 use crate::config;
-use crate::kafka::TopicInfo;
 use crate::store::settle::LaneLock;
 use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};
 
@@ -105,8 +106,8 @@ enum Message {
     Claimed(Vec<Held>),
     /// Effects that hold no offset back any more.
     LetGo(Vec<Key>),
-    /// The topics as the cluster has them now.
-    Topics(Vec<TopicInfo>),
+    /// The ids of the topics as the cluster has them now.
+    Topics(HashMap<String, Uuid>),
     /// Positions that are durable and may be committed.
     Kept(Positions),
 }

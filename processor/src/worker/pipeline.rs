@@ -15,6 +15,7 @@ use oncely_core::connector::OffsetWait;
 use oncely_core::key::Key;
 use oncely_core::progress::{Finished, Tracker};
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use self::drain::Drain;
 use super::call::{self, Ended, How};
@@ -30,8 +31,7 @@ use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
 use crate::kafka::{
-    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TopicInfo,
-    TroubleKind,
+    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TroubleKind,
 };
 use crate::store::progress::Raise;
 use crate::task;
@@ -282,11 +282,10 @@ impl Pipeline {
     }
 
     /// Stops reading topics that are not those any more that were begun.
-    fn compare(&mut self, topics: &[TopicInfo]) {
-        let id_of = |name: &str| topics.iter().find(|topic| topic.name == name)?.id;
+    fn compare(&mut self, ids: &HashMap<String, Uuid>) {
         let changed = |partition: &&Partition| {
             // Without ids nothing can be said.
-            let id = id_of(&partition.assigned.partition.topic).map(|id| id.to_string());
+            let id = ids.get(&*partition.assigned.partition.topic).map(Uuid::to_string);
             let is_other = |id: String| !partition.topic_id.is_empty() && id != partition.topic_id;
             !partition.draining && id.is_some_and(is_other)
         };

@@ -39,7 +39,7 @@ use crate::telemetry::{ConnectorShape, Metrics};
 const WAIT: Duration = Duration::from_millis(500);
 
 /// Between looks at the topics' ids.
-const TOPICS_EVERY: Duration = Duration::from_secs(5);
+const TOPICS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a connector's worker is made from; all but the connector is the process's.
 #[derive(Clone)]
@@ -315,12 +315,9 @@ async fn watch_topics(
     let mut interval = clock::every(TOPICS_EVERY);
     while !pipeline.is_closed() {
         interval.tick().await;
-        for name in &names {
-            // One that is missing at the moment says nothing about the others.
-            match admin.topics(std::slice::from_ref(name)).await {
-                Ok(topics) => drop(pipeline.send(Message::Topics(topics))),
-                Err(error) => tracing::debug!(cause = %chain(&error), "no look at the topic"),
-            }
+        match admin.topic_ids(&names).await {
+            Ok(ids) => drop(pipeline.send(Message::Topics(ids))),
+            Err(error) => tracing::debug!(cause = %chain(&error), "no look at the topics"),
         }
     }
     Ok(())

@@ -327,7 +327,10 @@ fn wrong(row: &Row, low: i64, high: i64, witness: Option<&WitnessCheck>) -> Opti
         return Some(format!("the partition ends at {high}, before position {position}; {remedy}"));
     }
     (low > position).then(|| {
-        format!("records from {position} to {low} were deleted before they were read; {remedy}")
+        format!(
+            "the records from {position} to {low} were deleted, and not all of them are known to be \
+             finished; {remedy}"
+        )
     })
 }
 
