@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::Span;
 
 use crate::telemetry::Metrics;
 
@@ -35,7 +36,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    tokio::spawn(Caught { task, metrics: metrics.clone(), future: Box::pin(future) })
+    tokio::spawn(Caught::new(task, metrics, future))
 }
 
 /// Starts `future` and gives its end, or its panic, to `then`, in one task.
@@ -49,7 +50,7 @@ pub fn spawn_then<F>(
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let caught = Caught { task, metrics: metrics.clone(), future: Box::pin(future) };
+    let caught = Caught::new(task, metrics, future);
     drop(tokio::spawn(async move { then(caught.await) }));
 }
 
@@ -72,6 +73,14 @@ struct Caught<F> {
     task: &'static str,
     metrics: Metrics,
     future: Pin<Box<F>>,
+    /// Whose lines its log lines are: those of whoever started it.
+    span: Span,
+}
+
+impl<F> Caught<F> {
+    fn new(task: &'static str, metrics: &Metrics, future: F) -> Self {
+        Self { task, metrics: metrics.clone(), future: Box::pin(future), span: Span::current() }
+    }
 }
 
 impl<F: Future> Future for Caught<F> {
@@ -79,6 +88,7 @@ impl<F: Future> Future for Caught<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let _entered = this.span.enter();
         match catch(this.task, &this.metrics, || this.future.as_mut().poll(context)) {
             Ok(poll) => poll.map(Ok),
             Err(panicked) => Poll::Ready(Err(panicked)),
@@ -108,7 +118,7 @@ impl Vital {
         F: Future<Output = Result<(), Stopped>> + Send + 'static,
     {
         let vital = self.clone();
-        let caught = Caught { task, metrics: self.metrics.clone(), future: Box::pin(future) };
+        let caught = Caught::new(task, &self.metrics, future);
         tokio::spawn(async move { vital.ended(task, caught.await) })
     }
 

@@ -26,4 +26,5 @@ mod rebalances;
 mod repeats;
 mod running;
 mod sharing;
+mod told;
 mod topics;

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::answer::{Answer, Output};
 use super::exit::CliError;
+pub(super) use crate::telemetry::chain;
 
 /// Prints an answer on standard output. A closed pipe is no error: the reader has seen enough.
 pub(super) fn answer(output: Output, answer: &Answer) {
@@ -54,21 +55,6 @@ pub(super) fn error_text(error: &CliError) -> String {
         cause = error.source();
     }
     text.join("\n")
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Asks a yes-or-no question; only `y` and `yes` are a yes. `None` where nobody can answer.

@@ -20,7 +20,7 @@ use crate::config::{self, Secrets, Settings};
 use crate::http::{self, Health};
 use crate::store::migrate;
 use crate::task;
-use crate::telemetry::{self, Metrics};
+use crate::telemetry::{self, Dependency, Metrics, Outage};
 use crate::worker::Process;
 
 /// Between looks at a schema that is not current yet.
@@ -119,26 +119,27 @@ impl Run {
         health: &Health,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<Schema, CliError> {
-        let mut said = None;
+        let (outage, mut said) = (Outage::of(Dependency::Database), None);
         loop {
-            let missing = match self.missing(context).await {
+            match self.missing(context).await {
                 Ok(count) => {
                     health.database_up();
+                    outage.back("schema");
                     health.schema_current(count == 0);
                     if count == 0 {
                         return Ok(Schema::Current);
                     }
-                    format!("{count} migrations are missing: run oncely migrate up")
+                    if said.replace(count) != Some(count) {
+                        let remedy = "run `oncely migrate up`, or start with --migrate";
+                        tracing::warn!(missing = count, remedy, "waiting for migrations");
+                    }
                 }
                 Err(error) if error.exit() == super::exit::Exit::Unavailable => {
-                    health.database_down(print::chain(&error));
-                    print::chain(&error)
+                    let cause = print::chain(&error);
+                    outage.away("schema", &cause);
+                    health.database_down(cause);
                 }
                 Err(error) => return Err(error),
-            };
-            if said.as_ref() != Some(&missing) {
-                tracing::warn!(cause = missing, "waiting for the schema");
-                said = Some(missing);
             }
             tokio::select! {
                 () = tokio::time::sleep(SCHEMA_WAIT) => {}

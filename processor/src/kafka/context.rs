@@ -19,14 +19,18 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtoc
 use rdkafka::error::{KafkaError as ClientError, KafkaResult};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{TopicPartitionList, util::Timeout};
+use tracing::Span;
 
 use super::commit::{Committer, Due};
 use super::consumer::Shared;
 use super::event::{DrainAnswer, Event, EventSender, RevokeCause, Revoked};
 use super::record::AssignmentId;
 use super::slots::{Slot, Slots, list_of};
-use crate::clock;
+use crate::clock::{self, Moment};
 
+/// What the client calls its lines about connections that failed, and how often one is told.
+const CONNECTION_FAILED: &str = "FAIL";
+const CONNECTION_FAILED_EVERY: Duration = Duration::from_secs(30);
 /// How often a drain looks whether the partitions were lost meanwhile.
 const DRAIN_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -49,6 +53,10 @@ pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     drain_max: Duration,
     group: Mutex<Group>,
+    /// Whose lines the client's own lines are; it writes them on threads of its own.
+    pub(super) span: Span,
+    /// When a connection that failed was last told at the client's own level.
+    failed_said: Mutex<Option<Moment>>,
 }
 
 impl Context {
@@ -61,12 +69,28 @@ impl Context {
             failure: None,
             closing: false,
         };
-        Self { shared, drain_max, group: Mutex::new(group) }
+        Self {
+            shared,
+            drain_max,
+            group: Mutex::new(group),
+            span: Span::current(),
+            failed_said: Mutex::new(None),
+        }
     }
 
     /// To be let go before every call of `poll`.
     pub(super) fn group(&self) -> MutexGuard<'_, Group> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One cause is worth a line; an outage, which the worker tells, would fill the log with them.
+    fn may_say_failed(&self) -> bool {
+        let mut said = self.failed_said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_some_and(|at| clock::since(at) < CONNECTION_FAILED_EVERY) {
+            return false;
+        }
+        *said = Some(clock::now());
+        true
     }
 
     fn take_on(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
@@ -194,7 +218,13 @@ pub(super) fn is_eager(consumer: &BaseConsumer<Context>) -> bool {
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
-        super::log_client(level, facility, text);
+        self.span.in_scope(|| {
+            if facility == CONNECTION_FAILED && !self.may_say_failed() {
+                tracing::debug!(facility, text, "kafka client");
+            } else {
+                super::log_client(level, facility, text);
+            }
+        });
     }
 
     fn stats_raw(&self, statistics: &[u8]) {

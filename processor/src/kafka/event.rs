@@ -92,6 +92,21 @@ pub enum TroubleKind {
     Other,
 }
 
+impl TroubleKind {
+    /// Whether it may mean that no broker can be reached.
+    #[must_use]
+    pub const fn is_away(self) -> bool {
+        match self {
+            Self::Transport | Self::Authentication => true,
+            Self::Authorization
+            | Self::TopicMissing
+            | Self::PollIntervalExceeded
+            | Self::Corrupt
+            | Self::Other => false,
+        }
+    }
+}
+
 /// What the consumer thread reports.
 #[derive(Debug)]
 pub enum Event {

@@ -61,7 +61,10 @@ pub(super) fn spawn(
     let gathering = Gathering::new(settings.batch_records_max, settings.batch_bytes_max);
     thread::Builder::new()
         .name("kafka-poll".to_owned())
-        .spawn(move || run(consumer, gathering))
+        .spawn(move || {
+            let span = consumer.context().span.clone();
+            span.in_scope(|| run(consumer, gathering));
+        })
         .map_err(thread_error)?;
     Ok(events)
 }

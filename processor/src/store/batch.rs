@@ -388,12 +388,12 @@ pub async fn write_payloads(tx: &mut PgConnection, payloads: &[PayloadRecord<'_>
     Ok(())
 }
 
-/// Parks records.
+/// Parks records; gives the numbers of those that were not parked before.
 pub async fn write_parked(
     tx: &mut PgConnection,
     connector_id: i32,
     parked: &[ParkedRecord<'_>],
-) -> Result<()> {
+) -> Result<Vec<(Place, i64)>> {
     let kind = |quarantine| if quarantine { "quarantine" } else { "dead_letter" }.to_owned();
     let kinds: Vec<_> = parked.iter().map(|record| kind(record.quarantine)).collect();
     let reason: Vec<_> = parked.iter().map(|record| record.reason.to_owned()).collect();
@@ -416,7 +416,7 @@ pub async fn write_parked(
         parked.iter().map(|record| record.event.map(|event| uuid(event.fingerprint.0))).collect();
     let known: Vec<_> =
         parked.iter().map(|record| record.known_fingerprint.map(|known| uuid(known.0))).collect();
-    query_file!(
+    let rows = query_file!(
         "src/store/sql/parked_insert.sql",
         &kinds,
         &reason,
@@ -435,9 +435,11 @@ pub async fn write_parked(
         &known as &[Option<Uuid>],
         connector_id,
     )
-    .execute(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(())
+    let place = |source, partition, offset| Place { source, partition, offset };
+    let placed = rows.into_iter();
+    Ok(placed.map(|r| (place(r.source, r.record_partition, r.record_offset), r.id)).collect())
 }
 
 /// Counts repeats of known events; one that is read again is not counted again.

@@ -132,6 +132,11 @@ impl Session {
         Self { settings, task: task.into(), connection: None, made_at: 0 }
     }
 
+    /// What the server calls this session's connections, without the name of the program.
+    pub fn task(&self) -> &str {
+        &self.task
+    }
+
     /// The connection, opened if there is none.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::family::TelemetryError;
+use super::line::{Lines, Spans};
 use crate::config::{Log, LogFormat};
 
 /// Sets the logger of the process up, and lets panics be log lines.
@@ -24,16 +25,11 @@ pub fn init(log: &Log) -> Result<(), TelemetryError> {
     if log.plain_business_ids {
         super::show_business_ids();
     }
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter).with(Spans);
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).event_format(Lines(log.format));
     let done = match log.format {
-        LogFormat::Json => {
-            let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
-            registry.with(layer.with_writer(io::stderr)).try_init()
-        }
-        LogFormat::Text => {
-            let layer = tracing_subscriber::fmt::layer().with_ansi(false);
-            registry.with(layer.with_writer(Escaping)).try_init()
-        }
+        LogFormat::Json => registry.with(layer.with_writer(io::stderr)).try_init(),
+        LogFormat::Text => registry.with(layer.with_writer(Escaping)).try_init(),
     };
     done.map_err(|source| TelemetryError::LoggingTwice { source })?;
     std::panic::set_hook(Box::new(|panic| {

@@ -5,14 +5,18 @@
 //! Never: a payload, a secret, or an id as a label.
 
 mod business_id;
+mod cause;
 mod connector;
 mod family;
 mod label;
+mod line;
 mod log;
 mod metric;
 mod metrics;
+mod outage;
 
 pub use business_id::{BusinessId, show_business_ids};
+pub use cause::chain;
 pub use connector::{ConnectorMetrics, ConnectorShape, EffectMetrics};
 pub use family::{Count, Level, Seconds, Sizes, TelemetryError};
 pub use label::{
@@ -21,3 +25,4 @@ pub use label::{
 pub use log::init as init_logging;
 pub use metric::{Buckets, Description, Kind, Metric};
 pub use metrics::{EffectsOpen, Metrics, OpenThings, ParkedOpen};
+pub use outage::{Dependency, Outage};

@@ -87,6 +87,11 @@ impl Claims {
         self.list().len()
     }
 
+    /// The effects that claims are held of.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.list().keys().map(|(key, _)| *key).collect()
+    }
+
     fn list(&self) -> MutexGuard<'_, BTreeMap<(Key, i64), Uuid>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::store::admin::open;
 use crate::store::{Session, StoreError};
 use crate::task::Stopped;
-use crate::telemetry::{Metrics, OpenThings};
+use crate::telemetry::{Metrics, OpenThings, Outage};
 
 /// Between two counts.
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -26,6 +26,7 @@ pub(super) async fn count(
     lease: Lease,
     mut session: Session,
     metrics: Metrics,
+    outage: Outage,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Stopped> {
     let mut ticks = clock::every(INTERVAL);
@@ -38,7 +39,10 @@ pub(super) async fn count(
             Ok(open) => metrics.set_open(open.as_ref()),
             Err(error) => {
                 metrics.set_open(None);
-                tracing::warn!(cause = %chain(&error), "what is open could not be counted");
+                // An outage is told by those who cannot go on without the database.
+                if !outage.is_on() {
+                    tracing::warn!(cause = %chain(&error), "what is open could not be counted");
+                }
                 session.failed(&error).await;
             }
         }

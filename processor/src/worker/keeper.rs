@@ -53,11 +53,17 @@ impl Keeper {
                 progress::raise(connection, &group, &cluster_id, &raises).await
             });
             let written: Result<(), StoreError> = written.await;
-            let Err(error) = written else { return Ok(()) };
+            let Err(error) = written else {
+                self.shared.database.back(self.session.task());
+                return Ok(());
+            };
             self.session.failed(&error).await;
             match error.next_step() {
                 NextStep::Again => {}
-                NextStep::Wait => tokio::time::sleep(super::jittered(WAIT)).await,
+                NextStep::Wait => {
+                    self.shared.database.away(self.session.task(), &super::chain(&error));
+                    tokio::time::sleep(super::jittered(WAIT)).await;
+                }
                 NextStep::Bisect | NextStep::Halt => return Err(Stopped(super::chain(&error))),
             }
         }

@@ -17,7 +17,7 @@ use crate::http::Health;
 use crate::store::lease::{self, Pulse};
 use crate::store::{Session, StoreError};
 use crate::task::Stopped;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Outage};
 
 /// The lease of this process; clones share it.
 #[derive(Clone, Debug)]
@@ -107,6 +107,7 @@ pub(super) async fn beat(
     mut session: Session,
     metrics: Metrics,
     health: Health,
+    outage: Outage,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Stopped> {
     let host = crate::config::host_name();
@@ -145,6 +146,7 @@ pub(super) async fn beat(
                 started = Some(worker);
                 lease.renewed(sent, good_for);
                 health.database_up();
+                outage.back(session.task());
             }
             Ok(Ok(Pulse::Dead)) => {
                 metrics.leases_lost().add(1);
@@ -161,7 +163,7 @@ pub(super) async fn beat(
             Ok(Err(error)) => {
                 lease.missed();
                 health.database_down(error.to_string());
-                tracing::warn!(error = %crate::worker::chain(&error), "heartbeat failed");
+                outage.away(session.task(), &super::chain(&error));
                 session.failed(&error).await;
                 interval
                     .reset_after(timing.heartbeat.min(attempt).checked_div(4).unwrap_or_default());
@@ -169,7 +171,7 @@ pub(super) async fn beat(
             Err(_elapsed) => {
                 lease.missed();
                 health.database_down("the heartbeat got no answer");
-                tracing::warn!("heartbeat got no answer");
+                outage.away(session.task(), "the heartbeat got no answer");
                 unanswered = true;
                 session = session.renewed();
                 interval.reset_immediately();

@@ -14,6 +14,7 @@
 //! - [`lease`], [`claims`] – the right to send
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
+//! - [`parked`] – what the log says of records that were set aside
 //! - [`late`], [`headers`] – requests rendered from results; headers as bytes
 
 mod call;
@@ -28,6 +29,7 @@ mod late;
 mod lease;
 mod mailbox;
 mod memory;
+mod parked;
 mod pipeline;
 mod process;
 mod report;
@@ -60,7 +62,8 @@ pub use self::run::RunError;
 use self::start::Started;
 use crate::config;
 use crate::store::settle::LaneLock;
-use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics};
+pub(crate) use crate::telemetry::chain;
+use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics, Outage};
 
 /// What all parts of one connector's worker know.
 #[derive(Debug)]
@@ -77,6 +80,9 @@ struct Shared {
     process_metrics: Metrics,
     /// Wakes the comparison of claims: one may have been lost sight of.
     adopt: Notify,
+    /// What the log says of outages: the database's is one story of the whole process.
+    database: Outage,
+    kafka: Outage,
 }
 
 impl Shared {
@@ -124,18 +130,6 @@ const fn hold_of(status: Status, behind_held: bool) -> Hold {
             }
         }
     }
-}
-
-/// An error with all its causes, for one log line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Uniform, for jitter.

@@ -254,7 +254,11 @@ impl Pipeline {
             }
             Event::Trouble(trouble) => {
                 let kind = trouble.kind;
-                tracing::warn!(?kind, text = trouble.text, "kafka trouble");
+                if kind.is_away() && self.handle.broker_up() != Some(true) {
+                    self.shared.kafka.away("brokers", &trouble.text);
+                } else {
+                    tracing::warn!(?kind, text = trouble.text, "kafka trouble");
+                }
                 if kind == TroubleKind::PollIntervalExceeded {
                     self.shared.metrics.rebalanced(RebalanceKind::Error);
                 }

@@ -14,14 +14,17 @@ use super::claims::Claims;
 use super::gauges;
 use super::lease::{self, Lease};
 use super::run::{Parts, RunError, run};
+use crate::clock::{self, Moment};
 use crate::config::Settings;
 use crate::http::Health;
 use crate::store::{self, PgConnection, Session, StoreError, claim};
 use crate::task::{self, Vital};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Dependency, Metrics, Outage};
 
 /// Longest time for ending the worker's row.
 const END_MAX: Duration = Duration::from_secs(2);
+/// Effects that a log line names.
+const LEFT_NAMED_MAX: usize = 10;
 
 /// What a process is made from.
 pub struct Process {
@@ -56,10 +59,12 @@ impl Process {
         let database =
             store::Settings::parse(self.settings.database.url()).map_err(RunError::Database)?;
         let (heart_stop, heart_stopped) = watch::channel(false);
+        let outage = Outage::of(Dependency::Database);
         let gauges = gauges::count(
             lease.clone(),
             Session::new(database.clone(), "gauges"),
             self.metrics.clone(),
+            outage.clone(),
             heart_stopped.clone(),
         );
         let gauges = vital.spawn("gauges", gauges);
@@ -69,6 +74,7 @@ impl Process {
             Session::new(database.clone(), "heartbeat"),
             self.metrics.clone(),
             self.health.clone(),
+            outage.clone(),
             heart_stopped,
         );
         let heart = vital.spawn("heartbeat", heart);
@@ -86,13 +92,16 @@ impl Process {
                 lease: lease.clone(),
                 claims: claims.clone(),
                 vital: vital.clone(),
+                outage: outage.clone(),
                 stop: stopped.clone(),
             };
-            let work = task::spawn("connector", &self.metrics, run(parts));
+            // Every line that its parts write has its name.
+            let span = tracing::error_span!("connector", connector = &*connector.name);
+            let work = span.in_scope(|| task::spawn("connector", &self.metrics, run(parts)));
             running.spawn(work);
         }
         let mut asked = self.stop.clone();
-        let mut failure = None;
+        let (mut failure, mut draining) = (None, None);
         loop {
             tokio::select! {
                 ended = running.join_next() => match ended {
@@ -106,8 +115,13 @@ impl Process {
                 }
                 _ = asked.wait_for(|stop| *stop), if !*stop.borrow() => self.health.stopping(),
             }
-            if failure.is_some() || *asked.borrow() {
-                stop.send_replace(true);
+            if (failure.is_some() || *asked.borrow()) && !stop.send_replace(true) {
+                draining = Some(clock::now());
+                tracing::info!(
+                    in_flight = claims.count(),
+                    grace_s = self.settings.worker.shutdown_grace.as_secs_f64(),
+                    "draining: calls in flight are settled, positions written, groups left"
+                );
             }
             if matches!(failure, Some(RunError::Lost { .. })) {
                 // A part that others wait for is gone: what is in flight is found by its lease.
@@ -117,11 +131,32 @@ impl Process {
         heart_stop.send_replace(true);
         drop(heart.await);
         gauges.abort();
+        if let Some(began) = draining {
+            say_drained(began, &claims);
+        }
         if !matches!(failure, Some(RunError::Lost { .. })) {
             end(&lease, &claims, Session::new(database, "end")).await;
         }
         failure.map_or(Ok(()), Err)
     }
+}
+
+/// Says what the drain came to.
+fn say_drained(began: Moment, claims: &Claims) {
+    let took_s = clock::since(began).as_secs_f64();
+    let left = claims.keys();
+    if left.is_empty() {
+        tracing::info!(took_s, "drained: nothing is left in flight");
+        return;
+    }
+    let named = left.iter().take(LEFT_NAMED_MAX).map(Key::wire).collect::<Vec<_>>();
+    tracing::warn!(
+        took_s,
+        left = left.len(),
+        effects = named.join(","),
+        "the grace is over and calls are still in flight: their outcome is unknown, and another \
+         process takes them over when the lease of this one has ended"
+    );
 }
 
 /// Gives back what was never sent and ends the worker's row, so that nobody has to wait for its

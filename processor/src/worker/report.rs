@@ -86,13 +86,7 @@ pub(super) fn done(
         .collect()
 }
 
-pub(super) fn count(
-    shared: &Shared,
-    plan: &Plan,
-    items: &[Item],
-    inputs: &[(usize, Input<'_>)],
-    parked: Option<&'static str>,
-) {
+pub(super) fn count(shared: &Shared, plan: &Plan, items: &[Item], parked: Option<&'static str>) {
     let metrics = &shared.metrics;
     let mut endings: BTreeMap<(Ending, &'static str), u64> = BTreeMap::new();
     let mut add = |ending, reason| {
@@ -125,14 +119,9 @@ pub(super) fn count(
     let [first, again] =
         [first, owed.saturating_sub(first)].map(|count| u64::try_from(count).unwrap_or(0));
     metrics.effects_owed(first, again);
-    for (decision, (_, input)) in plan.decisions.iter().zip(inputs) {
+    for decision in &plan.decisions {
         if decision.ending == Ending::Duplicate {
             metrics.redelivery_age(Duration::from_millis(decision.age_ms));
-        }
-        if decision.reason.is_some() {
-            let business_id = shared.shown(&input.event.tenant, &input.event.id);
-            let reason = decision.reason.map_or("", |reason| reason.as_str());
-            tracing::warn!(%business_id, reason, "record parked");
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::kafka::{
 };
 use crate::store::{self, DriverError, Session, StoreError, batch};
 use crate::task::{Stopped, Vital};
-use crate::telemetry::{ConnectorShape, Metrics};
+use crate::telemetry::{ConnectorShape, Dependency, Metrics, Outage};
 
 /// Wait while Kafka or the database is away at the start.
 const WAIT: Duration = Duration::from_millis(500);
@@ -54,6 +54,7 @@ pub(super) struct Parts {
     pub(super) lease: Lease,
     pub(super) claims: Claims,
     pub(super) vital: Vital,
+    pub(super) outage: Outage,
     pub(super) stop: watch::Receiver<bool>,
 }
 
@@ -88,7 +89,9 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let client = parts.settings.kafka.client.clone();
     let kafka_error = |source| RunError::Kafka { connector: name.clone(), source };
     let admin = Admin::new(&client, &parts.connector.source.group).map_err(kafka_error)?;
-    let Some((connector_id, cluster_id)) = register(&parts, &admin, session("start")).await? else {
+    let kafka = Outage::of(Dependency::Kafka);
+    let registered = register(&parts, &admin, &kafka, session("start")).await?;
+    let Some((connector_id, cluster_id)) = registered else {
         return Ok(());
     };
     check_retention(&parts.connector, &admin).await?;
@@ -102,6 +105,8 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         metrics: parts.metrics.connector(&ConnectorShape::of(&parts.connector)),
         process_metrics: parts.metrics.clone(),
         adopt: Notify::new(),
+        database: parts.outage.clone(),
+        kafka: kafka.clone(),
     });
     let mut settings = consumer(&parts, client);
     if admin.is_mock_broker().await.unwrap_or(false) {
@@ -162,6 +167,7 @@ fn consumer(parts: &Parts, client: ClientSettings) -> ConsumerSettings {
 async fn register(
     parts: &Parts,
     admin: &Admin,
+    kafka: &Outage,
     mut session: Session,
 ) -> Result<Option<(i32, String)>, RunError> {
     let mut stop = parts.stop.clone();
@@ -172,26 +178,33 @@ async fn register(
         };
         match asked {
             Ok(id) => break id,
-            Err(error) => tracing::warn!(cause = %chain(&error), "waiting for kafka"),
+            Err(error) => {
+                let brokers = parts.settings.kafka.client.brokers();
+                kafka.away("start", &format!("{brokers}: {}", chain(&error)));
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(jittered(WAIT)) => {}
             _ = stop.wait_for(|stop| *stop) => return Ok(None),
         }
     };
+    kafka.back("start");
     loop {
         let registered = session.patience().bounded(async {
             batch::register_connector(session.connection().await?, &parts.connector).await
         });
         let registered: Result<i32, StoreError> = registered.await;
         match registered {
-            Ok(id) => return Ok(Some((id, cluster_id))),
+            Ok(id) => {
+                parts.outage.back(session.task());
+                return Ok(Some((id, cluster_id)));
+            }
             Err(source @ StoreError::Refused { .. }) => {
                 let connector = parts.connector.name.clone();
                 return Err(RunError::Store { connector, source });
             }
             Err(error) => {
-                tracing::warn!(cause = %chain(&error), "waiting for the database");
+                parts.outage.away(session.task(), &chain(&error));
                 session.failed(&error).await;
             }
         }

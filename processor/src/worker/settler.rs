@@ -86,6 +86,7 @@ impl Settler {
                     }
                     report.claimed.iter().for_each(|held| self.claims.add(held));
                     drop(making);
+                    self.shared.database.back(self.session.task());
                     self.shared.metrics.stage(Stage::Settle, clock::since(begun));
                     batch.iter().for_each(|prepared| count(&self.shared, prepared));
                     // When the pipeline has ended, it forgot its records.
@@ -101,8 +102,7 @@ impl Settler {
                 NextStep::Again => {}
                 NextStep::Wait => {
                     self.shared.adopt.notify_one();
-                    let cause = super::chain(&error);
-                    tracing::warn!(%cause, outcomes = batch.len(), "outcomes wait for the database");
+                    self.shared.database.away(self.session.task(), &super::chain(&error));
                     tokio::time::sleep(super::jittered(WAIT)).await;
                 }
                 NextStep::Bisect | NextStep::Halt => return Err(Stopped(super::chain(&error))),

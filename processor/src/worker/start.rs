@@ -104,12 +104,16 @@ impl Starter {
         let mut again = Vec::new();
         for (name, wanted) in by_topic {
             let started = match self.resolve(&name, &wanted).await {
-                Ok(started) => started,
+                Ok(started) => {
+                    self.shared.database.back(self.session.task());
+                    self.shared.kafka.back("starter");
+                    started
+                }
                 Err(StartError::Store(error)) => {
                     if matches!(error, StoreError::Refused { .. }) {
                         return Err(crate::task::Stopped(super::chain(&error)));
                     }
-                    tracing::warn!(cause = %super::chain(&error), "start waits for the database");
+                    self.shared.database.away(self.session.task(), &super::chain(&error));
                     self.session.failed(&error).await;
                     Vec::new()
                 }
@@ -118,8 +122,8 @@ impl Starter {
                     stopped(&wanted, &error.to_string())
                 }
                 Err(error @ StartError::Kafka(_)) => {
-                    let cause = super::chain(&error);
-                    tracing::warn!(topic = name, %cause, "start waits for kafka");
+                    let cause = format!("topic {name}: {}", super::chain(&error));
+                    self.shared.kafka.away("starter", &cause);
                     Vec::new()
                 }
             };

@@ -97,9 +97,15 @@ impl Sweeper {
                 if matches!(error, StoreError::Refused { .. }) {
                     return Err(Stopped(super::chain(&error)));
                 }
-                tracing::warn!(cause = %super::chain(&error), "sweep failed");
+                if matches!(error, StoreError::Unavailable { .. }) {
+                    shared.database.away(self.session.task(), &super::chain(&error));
+                } else {
+                    tracing::warn!(cause = %super::chain(&error), "sweep failed");
+                }
                 self.session.failed(&error).await;
                 tokio::time::sleep(super::jittered(DUE_EVERY)).await;
+            } else {
+                shared.database.back(self.session.task());
             }
         }
     }

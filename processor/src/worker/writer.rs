@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectBody};
-use oncely_core::decide::{self, Ending, Input, Plan};
+use oncely_core::decide::{self, Ending, Input, Place, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
 
@@ -18,6 +18,7 @@ use super::claims::{Claims, Held};
 use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
+use super::parked;
 use super::report::{Report, count, done, duplicates};
 use crate::clock;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
@@ -33,6 +34,9 @@ const WAIT_FIRST: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Races that one batch may lose in a row before it waits a moment.
 const RACES_IN_A_ROW: u32 = 3;
+
+/// Records that were parked now, by where they stand, and the numbers that people know them by.
+type Numbers = Vec<(Place, i64)>;
 
 /// One writer.
 pub(super) struct Writer {
@@ -109,6 +113,7 @@ impl Writer {
                 Ok(report) => {
                     report.claimed.iter().for_each(|held| self.claims.add(held));
                     drop(making);
+                    self.shared.database.back(self.session.task());
                     return Ok(Some(report));
                 }
                 Err(undone) => undone,
@@ -146,8 +151,7 @@ impl Writer {
                             self.shared.metrics.batch_redone(RedoCause::Unavailable);
                             // The commit may have gone through: its claims would be ours unseen.
                             self.shared.adopt.notify_one();
-                            let cause = super::chain(&error);
-                            tracing::warn!(%cause, "batch waits for the database");
+                            self.shared.database.away(self.session.task(), &super::chain(&error));
                             tokio::time::sleep(super::jittered(wait)).await;
                             wait = wait.saturating_mul(2).min(WAIT_MAX);
                         }
@@ -172,7 +176,7 @@ impl Writer {
         let lined: Vec<Vec<Header<'_>>> = items.iter().map(|item| headers(&item.record)).collect();
         let inputs = inputs(items, &lined, parked.is_some());
         // Bounded up to the commit and no further: what is claimed then is listed by the caller.
-        let (plan, claimed) = self
+        let (plan, claimed, numbers) = self
             .session
             .patience()
             .bounded(self.transaction(items, &inputs, parked, shared_keys, worker))
@@ -187,7 +191,8 @@ impl Writer {
             };
         // A redo that finds its own work was no duplicate: it counts for what was committed.
         let counted = before.filter(|before| was_committed(before, &plan)).unwrap_or(&plan);
-        count(&shared, counted, items, &inputs, parked);
+        count(&shared, counted, items, parked);
+        parked::say(&shared, &plan, items, &inputs, parked, &numbers);
         Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
     }
 
@@ -199,7 +204,7 @@ impl Writer {
         parked: Option<&'static str>,
         shared_keys: &BTreeSet<Key>,
         worker: uuid::Uuid,
-    ) -> Result<(Plan, Vec<Held>), Undone> {
+    ) -> Result<(Plan, Vec<Held>, Numbers), Undone> {
         let shared = Arc::clone(&self.shared);
         let begun = clock::now();
         let mut tx = self.session.begin().await?;
@@ -211,7 +216,8 @@ impl Writer {
         shared.metrics.stage(Stage::Decide, clock::since(begun));
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
-        let fences = write(&mut tx, &shared, &plan, &grants, worker, items, inputs, parked).await?;
+        let (fences, numbers) =
+            write(&mut tx, &shared, &plan, &grants, worker, items, inputs, parked).await?;
         if !grants.keys.is_empty()
             && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
         {
@@ -222,7 +228,7 @@ impl Writer {
         let claimed = grants.keep(plan, &fences, worker);
         let plan = self.committing.take().unwrap_or_default();
         shared.metrics.stage(Stage::Write, clock::since(begun));
-        Ok((plan, claimed))
+        Ok((plan, claimed, numbers))
     }
 }
 
@@ -299,7 +305,7 @@ async fn write(
     items: &[Item],
     inputs: &[(usize, Input<'_>)],
     parked: Option<&'static str>,
-) -> Result<BTreeMap<Key, i64>, Undone> {
+) -> Result<(BTreeMap<Key, i64>, Numbers), Undone> {
     let connector = (&*shared.connector, shared.connector_id);
     if batch::write_entities(tx, plan).await? == Written::LostRace {
         return Err(Undone::LostRace);
@@ -329,14 +335,15 @@ async fn write(
             return Err(Undone::Collided(keys.copied().collect()));
         }
     }
-    write_records(tx, shared, plan, items, inputs, parked).await?;
+    let numbers = write_records(tx, shared, plan, items, inputs, parked).await?;
     if !plan.repeats.is_empty() {
         batch::write_repeats(tx, plan).await?;
     }
-    Ok(fences)
+    Ok((fences, numbers))
 }
 
-/// What keeps a record's bytes: payloads that are still needed, and parked records.
+/// What keeps a record's bytes: payloads that are still needed, and parked records. Gives the numbers
+/// of those that were parked now.
 async fn write_records(
     tx: &mut PgConnection,
     shared: &Shared,
@@ -344,7 +351,7 @@ async fn write_records(
     items: &[Item],
     inputs: &[(usize, Input<'_>)],
     parked: Option<&'static str>,
-) -> Result<(), StoreError> {
+) -> Result<Numbers, StoreError> {
     let encoded = |item: &Item| super::headers::encode(&item.record.headers);
     let item_of = |input: usize| inputs.get(input).and_then(|(index, _)| items.get(*index));
     let kept: Vec<_> = plan
@@ -386,7 +393,10 @@ async fn write_records(
             }
         })
         .collect();
-    if rows.is_empty() { Ok(()) } else { batch::write_parked(tx, shared.connector_id, &rows).await }
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    batch::write_parked(tx, shared.connector_id, &rows).await
 }
 
 fn parked_record<'a>(

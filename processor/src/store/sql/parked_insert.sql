@@ -11,3 +11,5 @@ FROM UNNEST($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[], $6
      AS u (kind, reason, detail, source, record_partition, record_offset, record_timestamp,
            record_key, value, headers, event, tenant, business_id, fingerprint, known_fingerprint)
 ON CONFLICT DO NOTHING
+RETURNING id, source AS "source!", record_partition AS "record_partition!",
+          record_offset AS "record_offset!"

@@ -45,6 +45,11 @@ impl Pipeline {
         let metrics = &self.shared.metrics;
         if let Some(up) = self.handle.broker_up() {
             self.health.brokers(&self.shared.connector.name, up);
+            if up {
+                self.shared.kafka.back("brokers");
+            } else {
+                self.shared.kafka.away("brokers", "no broker can be reached");
+            }
         }
         let counts = self.handle.counts();
         for (result, now, before) in [

@@ -1,0 +1,172 @@
+//! Outages in the log: once when one begins, now and then while it lasts, once when it is over.
+//!
+//! Many parts of a process notice the same outage, each over and over. Every part tells what it
+//! sees; what is written is one story. It begins when a part has failed twice in a row: a connection
+//! that broke while nobody used it is made anew, and that is no news. It is over when no part misses
+//! the thing any more.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::{self, Moment};
+
+/// Between two lines about an outage that lasts.
+const STILL_EVERY: Duration = Duration::from_secs(30);
+
+/// What can be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    Database,
+    Kafka,
+}
+
+/// One thing that can be away. Clones tell one story.
+#[derive(Clone, Debug)]
+pub struct Outage(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dependency: Dependency,
+    /// For the many calls that find everything well.
+    is_on: AtomicBool,
+    story: Mutex<Story>,
+}
+
+impl Outage {
+    pub fn of(dependency: Dependency) -> Self {
+        let (is_on, story) = (AtomicBool::new(false), Mutex::default());
+        Self(Arc::new(Inner { dependency, is_on, story }))
+    }
+
+    /// `part` cannot reach it, for this cause.
+    pub fn away(&self, part: &str, cause: &str) {
+        let mut story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.is_on.store(true, Ordering::Release);
+        match (story.away(part, clock::now()), self.0.dependency) {
+            (Said::Nothing, _) => {}
+            // The database is everybody's, whichever connector noticed.
+            (Said::Began, Dependency::Database) => {
+                tracing::warn!(parent: None, cause, "the database is away");
+            }
+            (Said::Lasts(away), Dependency::Database) => {
+                let away_s = away.as_secs();
+                tracing::warn!(parent: None, away_s, cause, "the database is still away");
+            }
+            (Said::Began, Dependency::Kafka) => tracing::warn!(cause, "kafka is away"),
+            (Said::Lasts(away), Dependency::Kafka) => {
+                tracing::warn!(away_s = away.as_secs(), cause, "kafka is still away");
+            }
+        }
+    }
+
+    /// Whether somebody misses it.
+    pub fn is_on(&self) -> bool {
+        self.0.is_on.load(Ordering::Acquire)
+    }
+
+    /// `part` reaches it.
+    pub fn back(&self, part: &str) {
+        if !self.is_on() {
+            return;
+        }
+        let mut story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = story.back(part, clock::now());
+        self.0.is_on.store(!story.missing.is_empty(), Ordering::Release);
+        let Some(away) = told else { return };
+        let away_s = seconds(away);
+        match self.0.dependency {
+            Dependency::Database => tracing::info!(parent: None, away_s, "the database is back"),
+            Dependency::Kafka => tracing::info!(away_s, "kafka is back"),
+        }
+    }
+}
+
+/// With one decimal.
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10.0).round() / 10.0
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// What is known of the present outage, if there is one.
+#[derive(Debug, Default)]
+struct Story {
+    missing: BTreeSet<Box<str>>,
+    since: Option<Moment>,
+    /// When it was last written about.
+    said: Option<Moment>,
+}
+
+/// What is to be written now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Began,
+    Lasts(Duration),
+}
+
+impl Story {
+    fn away(&mut self, part: &str, now: Moment) -> Said {
+        let since = *self.since.get_or_insert(now);
+        let again = self.missing.contains(part);
+        if !again {
+            self.missing.insert(part.into());
+        }
+        let next = match self.said {
+            None if again => Said::Began,
+            None => return Said::Nothing,
+            Some(said) if now.saturating_duration_since(said) < STILL_EVERY => {
+                return Said::Nothing;
+            }
+            Some(_) => Said::Lasts(now.saturating_duration_since(since)),
+        };
+        self.said = Some(now);
+        next
+    }
+
+    /// How long it lasted, when this was the last part that missed it and it was written about.
+    fn back(&mut self, part: &str, now: Moment) -> Option<Duration> {
+        self.missing.remove(part);
+        if !self.missing.is_empty() {
+            return None;
+        }
+        let since = self.since.take()?;
+        self.said.take().map(|_| now.saturating_duration_since(since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_of_minutes_is_a_handful_of_lines() {
+        let (mut story, begin) = (Story::default(), clock::now());
+        let at = |ms: u64| begin + Duration::from_millis(ms);
+        let mut said = Vec::new();
+        // A hundred seconds in which two writers and the heartbeat fail ten times a second.
+        for tenth in 0..1_000 {
+            for part in ["heartbeat", "writer 0", "writer 1"] {
+                said.push(story.away(part, at(tenth * 100)));
+            }
+        }
+        said.retain(|said| *said != Said::Nothing);
+        let lasts = |tenth: u64| Said::Lasts(Duration::from_millis(tenth * 100));
+        assert_eq!(said, [Said::Began, lasts(301), lasts(601), lasts(901)]);
+        assert_eq!(Story::default().away("writer 0", begin), Said::Nothing);
+        // Over when everybody reaches it again.
+        assert_eq!(story.back("heartbeat", at(100_000)), None);
+        assert_eq!(story.back("heartbeat", at(100_100)), None);
+        assert_eq!(story.back("writer 1", at(100_200)), None);
+        let over = story.back("writer 0", at(100_300));
+        assert_eq!(over, Some(Duration::from_millis(100_300)));
+        assert_eq!(story.back("writer 0", at(100_400)), None);
+        // A connection that broke while nobody used it.
+        assert_eq!(story.away("keeper", at(200_000)), Said::Nothing);
+        assert_eq!(story.back("keeper", at(200_050)), None);
+        assert_eq!(story.away("keeper", at(300_000)), Said::Nothing);
+        assert_eq!(story.away("keeper", at(300_050)), Said::Began);
+    }
+}

@@ -1,0 +1,57 @@
+//! What the log says of records that were set aside.
+
+use oncely_core::decide::{Input, Place, Plan};
+
+use super::Shared;
+use super::item::{Item, What};
+use super::writer::REFUSED_BY_DATABASE;
+
+/// Lines about one batch; a topic full of records that cannot be read must not fill the disk.
+const LINES_MAX: usize = 10;
+
+/// One line for each record that was parked now, with the number by which it is looked at.
+/// `numbers` leaves out what was parked before, at an earlier delivery.
+pub(super) fn say(
+    shared: &Shared,
+    plan: &Plan,
+    items: &[Item],
+    inputs: &[(usize, Input<'_>)],
+    all: Option<&'static str>,
+    numbers: &[(Place, i64)],
+) {
+    for (place, number) in numbers.iter().take(LINES_MAX) {
+        let found = items.iter().enumerate().find(|(_, item)| item.place == *place);
+        let Some((index, item)) = found else { continue };
+        let at = |input: usize| inputs.get(input).is_some_and(|(of, _)| *of == index);
+        let decided = plan.parked.iter().find(|parked| at(parked.input));
+        let (list, reason) = match (&item.what, decided) {
+            _ if all.is_some() => ("dlq", REFUSED_BY_DATABASE),
+            (What::Unusable { reason, .. }, _) => ("dlq", *reason),
+            (What::Event { .. }, Some(parked)) if parked.quarantine => {
+                ("quarantine", parked.reason.as_str())
+            }
+            (What::Event { .. }, parked) => {
+                ("dlq", parked.map_or("", |parked| parked.reason.as_str()))
+            }
+        };
+        let record = &item.record;
+        let business_id = match &item.what {
+            What::Event { event, .. } => Some(shared.shown(&event.tenant, &event.id)),
+            What::Unusable { .. } => None,
+        };
+        tracing::warn!(
+            reason,
+            topic = &*record.topic,
+            partition = record.partition,
+            offset = record.offset,
+            business_id = business_id.map(tracing::field::display),
+            look = format!("oncely {list} show {number}"),
+            "record parked"
+        );
+    }
+    let more = numbers.len().saturating_sub(LINES_MAX);
+    if more > 0 {
+        let look = format!("oncely dlq list --connector {}", shared.connector.name);
+        tracing::warn!(more, look, "more records of the same batch parked");
+    }
+}
