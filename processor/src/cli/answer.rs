@@ -44,11 +44,32 @@ const CELL_CHARS_MAX: usize = 60;
 
 /// A table without lines, one row a line.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let cut_row = |row: Vec<String>| row.iter().map(|cell| cut(cell)).collect();
+    laid_out(header, rows.into_iter().map(cut_row).collect())
+}
+
+/// A [`table`] whose cells are shown to their ends. Columns that are empty in all rows are left out.
+pub(super) fn whole_table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let has_text = |column: usize| {
+        rows.is_empty()
+            || rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()))
+    };
+    let kept: Vec<usize> = (0..header.len()).filter(|column| has_text(*column)).collect();
+    let header: Vec<&str> = kept.iter().filter_map(|column| header.get(*column).copied()).collect();
+    let rows = rows.iter().map(|row| {
+        kept.iter()
+            .map(|column| row.get(*column).map(|cell| shown(cell)).unwrap_or_default())
+            .collect()
+    });
+    laid_out(&header, rows.collect())
+}
+
+fn laid_out(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
-        table.add_row(row.iter().map(|cell| cut(cell)));
+        table.add_row(row);
     }
     table.lines().map(|line| line.trim_end().trim_start_matches(' ').to_owned() + "\n").collect()
 }
@@ -133,6 +154,14 @@ mod tests {
         1   a\u{1b}[2Jb
         22  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
         "#);
+    }
+
+    #[test]
+    fn a_whole_table_cuts_nothing_and_leaves_empty_columns_out() {
+        let rows = vec![vec!["1".to_owned(), String::new(), "x".repeat(70)]];
+        let text = whole_table(&["at", "seen by", "note"], rows);
+        assert!(text.contains(&"x".repeat(70)) && !text.contains("SEEN BY"), "{text}");
+        assert!(whole_table(&["at", "note"], Vec::new()).contains("NOTE"));
     }
 
     #[test]

@@ -107,14 +107,15 @@ impl Context {
     }
 
     /// Who changes something, and why.
-    pub(super) fn change(&self, reason: &str, dry_run: bool) -> Result<Change, CliError> {
-        if reason.trim().is_empty() {
+    pub(super) fn change(&self, args: &ChangeArgs) -> Result<Change, CliError> {
+        if args.reason.trim().is_empty() {
             return Err(CliError::Usage(
                 "--reason is empty: say why, for the audit row".to_owned(),
             ));
         }
-        let actor = config::actor(&self.environment);
-        Ok(Change { actor, reason: reason.to_owned(), dry_run })
+        let named = args.by.as_deref().map(str::trim).filter(|name| !name.is_empty());
+        let actor = named.map_or_else(|| config::actor(&self.environment), str::to_owned);
+        Ok(Change { actor, reason: args.reason.clone(), dry_run: args.dry_run })
     }
 
     /// Asks before a change, unless `--yes` was given.
@@ -139,6 +140,9 @@ pub(super) struct ChangeArgs {
     /// Why, for the audit row
     #[arg(long, value_name = "TEXT")]
     pub(super) reason: String,
+    /// Who, for the audit row; the user who types, unless given [setting: ONCELY_ACTOR]
+    #[arg(long, value_name = "NAME")]
+    pub(super) by: Option<String>,
     /// Show what would change, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,

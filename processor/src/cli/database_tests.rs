@@ -153,7 +153,7 @@ fn resolving(world: &World) {
     assert!(dry.text.contains("nothing was changed"), "{}", dry.text);
     assert_eq!(world.effect(effect_key(1))["status"], "held");
 
-    resolve(&first, "retry", &[]);
+    resolve(&first, "retry", &["--by", "ben"]);
     let retried = world.effect(effect_key(1));
     assert_eq!(retried["status"], "waiting");
     assert_eq!(retried["was_unknown"], false);
@@ -174,6 +174,9 @@ fn resolving(world: &World) {
     let states = json["found"][0]["timeline"].as_array().unwrap();
     let by_hand = states.iter().filter(|entry| entry["state"] == "BY HAND");
     assert_eq!(by_hand.count(), 2, "every override has an audit row: {json:#}");
+    // Whoever is named, else whoever the environment knows.
+    let text = world.text(&["explain", "in_1", "--tenant", "acct_7"]);
+    assert!(text.contains("by ben: INC-7") && text.contains("by ana: INC-7"), "{text}");
 }
 
 fn accepting(world: &World) {

@@ -6,7 +6,7 @@ use oncely_core::key::Key;
 use serde_json::{Value, json};
 
 use super::answer::{
-    Answer, bytes_json, bytes_text, counted, fields, shown, table, time, time_or_none,
+    Answer, bytes_json, bytes_text, counted, fields, shown, table, time, time_or_none, whole_table,
 };
 use super::context::{ChangeArgs, Context};
 use super::exit::{CliError, Exit};
@@ -41,6 +41,7 @@ A person's word ends unknown. What was seen before stays in the audit row and in
 
 Examples:
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'seen in the mailbox'
+  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --by ana --reason INC-7
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run")]
     Resolve(Resolve),
 }
@@ -241,7 +242,8 @@ fn shown_whole(row: &EffectRow, attempts: &[AttemptRow], bytes: &Bytes) -> Answe
             ]
         });
         text.push('\n');
-        text.push_str(&table(&["at", "outcome", "code", "seen by", "note"], rows.collect()));
+        let header = ["at", "outcome", "code", "seen by", "note"];
+        text.push_str(&whole_table(&header, rows.collect()));
     }
     for (name, bytes) in [("request", &bytes.request), ("result", &bytes.result)] {
         if let Some(bytes) = bytes {
@@ -272,7 +274,7 @@ fn attempt_json(row: &AttemptRow) -> Value {
 impl Resolve {
     async fn run(self, context: &Context) -> Result<Answer, CliError> {
         let key = key(&self.key)?;
-        let change = context.change(&self.change.reason, self.change.dry_run)?;
+        let change = context.change(&self.change)?;
         let resolution = self.resolution()?;
         let mut connection = context.connect("effects").await?;
         if !change.dry_run {

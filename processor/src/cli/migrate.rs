@@ -12,8 +12,16 @@ use crate::store::migrate::{self, Step};
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Migrate {
     /// Apply what is missing; safe to run twice, and from several places at once
+    #[command(after_help = "\
+The role needs the right to create the schema `oncely` in the database.
+
+Examples:
+  oncely migrate up --database postgres://oncely@localhost/oncely")]
     Up,
     /// Show what is applied; exit code 1 when something is missing
+    #[command(after_help = "\
+Examples:
+  oncely migrate status --output json")]
     Status,
 }
 

@@ -1,6 +1,7 @@
 //! `oncely dlq` and `oncely quarantine`: records that were set aside.
 
 use clap::Subcommand;
+use oncely_core::expr::spelling::nearest;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, bytes_json, bytes_text, counted, fields, shown, table, time};
@@ -8,13 +9,22 @@ use super::context::Context;
 use super::effects::id;
 use super::exit::CliError;
 use crate::store::admin::parked::{self, Filter, ParkedRow, ParkedWhole, Place};
+use crate::worker::reasons;
 
 /// See records that were set aside, with their cause.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Parked {
     /// List them, newest first
+    #[command(after_help = "\
+Examples:
+  oncely dlq list --connector invoice-paid --reason syntax
+  oncely quarantine list --id in_1009:invoice.paid --output json")]
     List(List),
     /// Show one: its bytes, its headers, where it was read
+    #[command(after_help = "\
+Examples:
+  oncely dlq show 17
+  oncely quarantine show 4 --output json")]
     Show {
         /// Number as `list` shows it
         number: i64,
@@ -26,8 +36,8 @@ pub(super) struct List {
     /// Only of this connector
     #[arg(long, value_name = "NAME")]
     connector: Option<String>,
-    /// Only with this reason
-    #[arg(long)]
+    /// Only with this reason, as `list` shows it
+    #[arg(long, value_parser = reason)]
     reason: Option<String>,
     /// Only of this business id
     #[arg(long = "id", value_name = "BUSINESS ID")]
@@ -35,6 +45,17 @@ pub(super) struct List {
     /// Rows at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
+}
+
+/// A reason of the closed list: a mistyped one would find nothing, which looks like good news.
+fn reason(text: &str) -> Result<String, String> {
+    let known = reasons();
+    if known.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let near = nearest(text, known.iter().copied());
+    let near = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+    Err(format!("{near}the reasons are {}", known.join(", ")))
 }
 
 impl Parked {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::answer::{Answer, counted, table, time};
+use super::answer::{Answer, counted, time, whole_table};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
 use crate::kafka::TopicPartition;
@@ -17,7 +17,10 @@ use crate::store::{Connection, StoreError};
 pub(super) enum Progress {
     /// List positions
     #[command(after_help = "\
+A topic that was deleted and made again stands here twice, under two ids.
+
 Examples:
+  oncely progress list --group oncely.invoice-paid
   oncely progress list --stopped")]
     List {
         /// Only of this consumer group
@@ -102,11 +105,13 @@ impl Progress {
 }
 
 fn listed(rows: &[ProgressRow]) -> Answer {
-    let header = ["group", "topic", "partition", "position", "epoch", "written", "stopped"];
+    let header =
+        ["group", "topic", "topic id", "partition", "position", "epoch", "written", "stopped"];
     let cells = rows.iter().map(|row| {
         vec![
             row.group_name.clone(),
             row.topic.clone(),
+            row.topic_id.clone(),
             row.partition.to_string(),
             row.position.to_string(),
             row.epoch.to_string(),
@@ -114,7 +119,8 @@ fn listed(rows: &[ProgressRow]) -> Answer {
             row.stopped.clone().unwrap_or_default(),
         ]
     });
-    let text = format!("{}{}\n", table(&header, cells.collect()), counted(rows.len(), "position"));
+    let text =
+        format!("{}{}\n", whole_table(&header, cells.collect()), counted(rows.len(), "position"));
     let rows = rows.iter().map(|row| {
         json!({
             "group": row.group_name,
@@ -133,7 +139,7 @@ fn listed(rows: &[ProgressRow]) -> Answer {
 
 impl Accept {
     async fn run(self, context: &Context) -> Result<Answer, CliError> {
-        let change = context.change(&self.change.reason, self.change.dry_run)?;
+        let change = context.change(&self.change)?;
         let mut connection = context.connect("progress").await?;
         let at = match self.at {
             Place::Kept => At::Kept,
@@ -197,7 +203,7 @@ fn answer(accepted: &[Accepted], dry_run: bool) -> Answer {
     } else {
         format!("accepted {count}; running processors take them up when they are assigned again")
     };
-    let text = format!("{}{end}\n", table(&header, cells.collect()));
+    let text = format!("{}{end}\n", whole_table(&header, cells.collect()));
     let rows = accepted.iter().map(|row| {
         json!({
             "topic_id": row.topic_id,

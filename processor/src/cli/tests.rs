@@ -162,3 +162,37 @@ fn brokers_and_database_that_are_away_are_a_dependency_down() {
     assert!(text.contains("127.0.0.1:1/x cannot be reached"), "{text}");
     assert!(text.contains("kafka at 127.0.0.1:1 cannot be reached"), "{text}");
 }
+
+#[test]
+fn a_mistyped_reason_is_no_empty_list() {
+    let list = |place: &str, reason: &str| {
+        let args = ["oncely", place, "list", "--reason", reason];
+        Cli::try_parse_from(args).map(drop).map_err(|error| error.to_string())
+    };
+    for place in ["dlq", "quarantine"] {
+        let error = list(place, "mising_id").unwrap_err();
+        assert!(error.contains("did you mean missing_id?"), "{error}");
+        assert!(list(place, "bogus").unwrap_err().contains("the reasons are bad_"));
+    }
+    for known in crate::worker::reasons() {
+        list("dlq", known).unwrap();
+    }
+}
+
+/// Whoever asks how a command is used is shown it.
+#[test]
+fn every_command_that_is_run_has_examples() {
+    let mut command = Cli::command();
+    command.build();
+    let mut without = Vec::new();
+    fn look(command: &clap::Command, without: &mut Vec<String>) {
+        let names: Vec<_> = command.get_subcommands().filter(|c| c.get_name() != "help").collect();
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        if names.is_empty() && !text.contains("Examples:") {
+            without.push(command.get_bin_name().unwrap_or("").to_owned());
+        }
+        names.into_iter().for_each(|command| look(command, without));
+    }
+    look(&command, &mut without);
+    assert_eq!(without, Vec::<String>::new());
+}

@@ -102,10 +102,25 @@ pub fn egress_allowed(environment: &Environment) -> Vec<String> {
     hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect()
 }
 
-/// Who types: stands in the audit row of what is overridden.
+/// Who types: stands in the audit row of what is overridden. Whoever became root by `sudo` is named,
+/// not root; where no variable says who it is, the system does.
 pub fn actor(environment: &Environment) -> String {
-    let named = ["ONCELY_ACTOR", "USER", "LOGNAME"].iter().find_map(|name| environment.raw(name));
-    named.unwrap_or("unknown").to_owned()
+    let names = ["ONCELY_ACTOR", "SUDO_USER", "USER", "LOGNAME"];
+    let named = names.iter().find_map(|name| environment.raw(name)).map(str::to_owned);
+    named.or_else(user_of_process).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The name of the user that this process runs as, or its number.
+fn user_of_process() -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let uid = std::fs::metadata("/proc/self").ok()?.uid();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid.to_string()).then(|| name.to_owned())
+    });
+    Some(name.unwrap_or_else(|| format!("uid {uid}")))
 }
 
 /// The settings file of a named context.

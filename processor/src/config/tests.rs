@@ -192,3 +192,14 @@ fn a_refused_property_of_the_client_is_said_with_everything_else() {
     security.protocol is refused by the client itself: Invalid value "tls" for configuration property "security.protocol"
     "#);
 }
+
+#[test]
+fn an_audit_row_names_whoever_typed() {
+    let by = |pairs: &[(&str, &str)]| actor(&Environment::of_pairs(pairs.iter().copied()));
+    assert_eq!(by(&[("ONCELY_ACTOR", "ana"), ("USER", "root")]), "ana");
+    assert_eq!(by(&[("SUDO_USER", "ben"), ("USER", "root"), ("LOGNAME", "root")]), "ben");
+    assert_eq!(by(&[("LOGNAME", "cleo")]), "cleo");
+    // A container has none of them.
+    let nobody = by(&[]);
+    assert!(nobody != "unknown" && !nobody.is_empty(), "{nobody}");
+}

@@ -9,6 +9,7 @@ use oncely_core::key::Key;
 use oncely_core::value::Value;
 use oncely_core::wanted::Wanted;
 
+use super::parked::{BAD_HEADER, PANICKED};
 use crate::kafka::{Permit, Record};
 
 /// A record on its way to a writer.
@@ -50,14 +51,14 @@ pub(super) fn prepare(connector: &Connector, wanted: &Wanted, record: &Record) -
     }));
     prepared.unwrap_or_else(|_| {
         let detail = "reading this record panicked; please report it with the log of that time";
-        Prepared::Wanted(What::Unusable { reason: "panicked", detail: detail.to_owned() })
+        Prepared::Wanted(What::Unusable { reason: PANICKED, detail: detail.to_owned() })
     })
 }
 
 fn decoded(connector: &Connector, wanted: &Wanted, record: &Record) -> Prepared {
     if record.headers_broken {
         let detail = "a header name is not UTF-8".to_owned();
-        return Prepared::Wanted(What::Unusable { reason: "bad_header", detail });
+        return Prepared::Wanted(What::Unusable { reason: BAD_HEADER, detail });
     }
     let headers = headers(record);
     let bytes = record.value.as_deref();

@@ -14,7 +14,7 @@
 //! - [`lease`], [`claims`] – the right to send
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
-//! - [`parked`] – what the log says of records that were set aside
+//! - [`parked`] – records that were set aside: reasons, log lines
 //! - [`late`], [`headers`] – requests rendered from results; headers as bytes
 
 mod call;
@@ -56,6 +56,7 @@ use uuid::Uuid;
 use self::claims::Held;
 use self::keeper::Positions;
 use self::lane::Lane;
+pub use self::parked::reasons;
 pub use self::process::Process;
 use self::report::Report;
 pub use self::run::RunError;

@@ -1,10 +1,33 @@
-//! What the log says of records that were set aside.
+//! Records that were set aside: the reasons that there are, and what the log says.
 
-use oncely_core::decide::{Input, Place, Plan};
+use std::collections::BTreeSet;
+
+use oncely_connectors::format::DecodeReason;
+use oncely_core::decide::{Input, ParkReason, Place, Plan};
+use oncely_core::event::RejectReason;
 
 use super::Shared;
 use super::item::{Item, What};
-use super::writer::REFUSED_BY_DATABASE;
+
+/// A header name that is no text.
+pub(super) const BAD_HEADER: &str = "bad_header";
+/// Reading the record panicked: a fault of this program.
+pub(super) const PANICKED: &str = "panicked";
+/// The database refuses a value of the record.
+pub(super) const REFUSED_BY_DATABASE: &str = "refused_by_database";
+/// A rejected effect is a dead letter of its own; the store writes it so.
+const EFFECT_REJECTED: &str = "effect_rejected";
+
+/// Every reason for which a record or an effect is set aside, in alphabetical order.
+pub fn reasons() -> Vec<&'static str> {
+    let own = [BAD_HEADER, PANICKED, REFUSED_BY_DATABASE, EFFECT_REJECTED];
+    let decode = DecodeReason::ALL.map(DecodeReason::as_str);
+    let reject = RejectReason::ALL.map(RejectReason::as_str);
+    let park = ParkReason::ALL.map(ParkReason::as_str);
+    let all: BTreeSet<&'static str> =
+        own.into_iter().chain(decode).chain(reject).chain(park).collect();
+    all.into_iter().collect()
+}
 
 /// Lines about one batch; a topic full of records that cannot be read must not fill the disk.
 const LINES_MAX: usize = 10;

@@ -10,7 +10,7 @@ use oncely_core::progress::Hold;
 
 use super::claims::Held;
 use super::item::{Item, What};
-use super::writer::REFUSED_BY_DATABASE;
+use super::parked::REFUSED_BY_DATABASE;
 use super::{Shared, hold_of};
 use crate::clock;
 use crate::kafka::AssignmentId;

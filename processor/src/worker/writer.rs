@@ -18,7 +18,7 @@ use super::claims::{Claims, Held};
 use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
-use super::parked;
+use super::parked::{self, REFUSED_BY_DATABASE};
 use super::report::{Report, count, done, duplicates};
 use crate::clock;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
@@ -422,6 +422,3 @@ fn parked_record<'a>(
         known_fingerprint: None,
     }
 }
-
-/// Reason of records whose data the database refused.
-pub(super) const REFUSED_BY_DATABASE: &str = "refused_by_database";
