@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use super::source::{Source, Span};
 
+/// When there will be what is not available yet: said as far as it is known.
+pub(crate) const PLANNED: &str = "it is planned, without a date: CHANGELOG.md, `Not there yet`";
+
 /// One finding, with the place it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
@@ -121,6 +124,10 @@ codes! {
     NotInSamples = "W103",
     /// A field that has no consequence.
     Unused = "W104",
+    /// An expression that has no usable value for any sample event.
+    FailsOnSamples = "W105",
+    /// A repeat is relied on for longer than anybody knows that the key is remembered.
+    WindowNotKnown = "W106",
 }
 
 impl Serialize for Code {

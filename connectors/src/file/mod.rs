@@ -8,6 +8,7 @@
 //! - [`Diagnostic`] a finding; [`Code`] the closed list of what can be found
 //! - [`schema`] the JSON schema that editors use
 
+mod advice;
 mod compile;
 mod diagnostic;
 mod node;
@@ -144,7 +145,8 @@ fn compile_into(
 ) -> Option<(Connector, Vec<TestCase>)> {
     if source.text.len() > FILE_BYTES_MAX {
         let text = format!("the file has more than {FILE_BYTES_MAX} bytes");
-        findings.add(Finding::new(Code::Unreadable, None, text));
+        let help = "a connector is one file of a few pages; is this another file?";
+        findings.add(Finding::new(Code::Unreadable, None, text).help(help));
         return None;
     }
     let node = node::parse(source.text, findings);
@@ -161,7 +163,11 @@ fn compile_into(
     let made = compiler.connector(&raw);
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
-        findings.add(Finding::new(Code::Unreadable, None, "the file makes no connector"));
+        findings.add(
+            Finding::new(Code::Unreadable, None, "the file makes no connector").help(
+                "every finding has to say why, and none did: please report this with the file",
+            ),
+        );
     }
     made
 }
@@ -187,7 +193,8 @@ pub fn load(
             Err(error) => {
                 let mut findings = Findings::default();
                 let text = format!("the file cannot be read: {error}");
-                findings.add(Finding::new(Code::Unreadable, None, text));
+                let help = "check its path and its rights; it is to be UTF-8 text";
+                findings.add(Finding::new(Code::Unreadable, None, text).help(help));
                 found.extend(findings.into_diagnostics(&Source { name: &name, text: "" }));
             }
         }

@@ -4,10 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 4] = [
+const EXAMPLES: [&str; 5] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
+    "order-placed-http.yaml",
     "usage-ledger.yaml",
 ];
 
@@ -122,6 +123,50 @@ fn bad_files_are_told_so_that_they_can_be_put_right() {
             insta::assert_snapshot!(stem, shown(&found));
         });
     }
+}
+
+/// An example with a slip, beside its own samples.
+fn slipped(example: &str, right: &str, wrong: &str) -> Vec<Diagnostic> {
+    let text = fs::read_to_string(examples().join(example)).unwrap();
+    assert!(text.contains(right), "{right}");
+    let name = examples().join("slip.yaml").display().to_string();
+    let compiled = compile(&name, &text.replacen(right, wrong, 1), &AllSecrets, Check::Live);
+    let mut found = compiled.map_or_else(|found| found, |compiled| compiled.warnings);
+    found.iter_mut().for_each(|one| one.file = "slip.yaml".to_owned());
+    found
+}
+
+#[test]
+fn what_cannot_work_on_the_samples_is_told_where_it_stands() {
+    let found = [
+        slipped("order-placed-http.yaml", "{{ event.lines }}", "{{ event.lnes }}"),
+        slipped("order-placed-http.yaml", "== \"order.placed\"", "+ 1 > 2"),
+        slipped(
+            "usage-ledger.yaml",
+            "event.input_tokens + event.output",
+            "event.model + event.output",
+        ),
+        slipped("order-placed-http.yaml", "key: event.order_id", "key: event.ordr_id"),
+    ]
+    .concat();
+    insta::with_settings!({ snapshot_path => "bad", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("samples", shown(&found));
+    });
+}
+
+#[test]
+fn a_window_that_nobody_promises_is_accepted_and_not_trusted_in_silence() {
+    let window =
+        |word: &str| slipped("order-placed-http.yaml", "window: 24h", &format!("window: {word}"));
+    let none = window("none");
+    assert_eq!(none.iter().map(|one| one.code).collect::<Vec<_>>(), [Code::WindowNotKnown]);
+    assert_eq!(none[0].severity, Severity::Warning);
+    assert!(window("forever").is_empty(), "whoever says so has said it");
+    let text = fs::read_to_string(examples().join("order-placed-http.yaml")).unwrap();
+    let held = text.replace("window: 24h", "window: none").replace("retry_same_key", "hold");
+    let name = examples().join("held.yaml").display().to_string();
+    let held = compile(&name, &held, &AllSecrets, Check::Live).unwrap();
+    assert!(held.warnings.is_empty(), "{}", shown(&held.warnings));
 }
 
 fn one(text: &str) -> Result<Compiled, Vec<Diagnostic>> {

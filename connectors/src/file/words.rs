@@ -39,10 +39,13 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// A duration or `none`.
+/// How long a provider remembers a key: a duration, `forever`, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     For(Millis),
+    /// It never forgets one.
+    Forever,
+    /// None is promised: the receiver decides, and nobody here knows.
     None,
 }
 
@@ -165,11 +168,12 @@ word!(
 word!(
     Window,
     "key window",
-    "^([0-9]+(ms|s|m|h|d)|none)$",
-    "write `24h`, or `none` where keys are kept for ever",
+    "^([0-9]+(ms|s|m|h|d)|forever|none)$",
+    "write `24h`, `forever` where keys are never forgotten, or `none` where none is promised",
     |text| {
         match text {
             "none" => Some(Window::None),
+            "forever" => Some(Window::Forever),
             text => Millis::parse(text).map(Window::For),
         }
     }

@@ -233,6 +233,11 @@ impl Expr {
         &self.entered
     }
 
+    /// Whether it reads nothing, so that it has one value for all events.
+    pub fn is_constant(&self) -> bool {
+        self.reads.is_empty() && self.entered.is_empty()
+    }
+
     pub fn reads_root(&self, root: Root) -> bool {
         self.reads.iter().any(|path| path.root == root)
             || (root == Root::State && !self.entered.is_empty())

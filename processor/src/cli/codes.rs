@@ -132,8 +132,9 @@ pub(super) const fn explanation(code: Code) -> &'static str {
         }
         Code::ConnectorTaken => "Two files have one connector name, and so one memory.",
         Code::NotYet => {
-            "The field is part of the language, but this version does nothing with it. \
-                         It is refused, since a rule that silently does not hold is worse."
+            "It is part of the language, but this version does nothing with it, and refuses it: a \
+             rule that silently does not hold is worse. The finding says what to use instead. \
+             What is planned stands in CHANGELOG.md under `Not there yet`, without a date."
         }
         Code::UnresolvedHere => {
             "The reference has no value on this machine. Where the processor \
@@ -148,6 +149,17 @@ pub(super) const fn explanation(code: Code) -> &'static str {
                                or the samples lack a case."
         }
         Code::Unused => "The field is allowed and has no consequence beside the others.",
+        Code::FailsOnSamples => {
+            "The expression has no usable value for any of the sample events that the connector \
+             wants: every such record would be set aside. It is mistyped, or the samples are of \
+             another kind."
+        }
+        Code::WindowNotKnown => {
+            "`window: none` says that the receiver promises nothing about how long it remembers a \
+             key. That is accepted; but `on_unknown: retry_same_key` then repeats a request for as \
+             long as `retry` allows, and a receiver that has forgotten the key acts again. With \
+             `hold` nothing is repeated after an unknown outcome, and the window does not matter."
+        }
     }
 }
 

@@ -1,28 +1,22 @@
-//! Calls: the request, the provider's profile, and what follows from an answer or from none.
+//! Calls: the request, its limits, and what is recorded of an answer.
 
 use oncely_core::connector::{
-    Auth, BodyRule, CallRule, EffectBody, HttpRule, Limits, OnUnknown, Profile, Rate, RequestRule,
-    Timeout,
+    Auth, BodyRule, CallRule, EffectBody, HttpRule, Limits, Profile, Rate, RequestRule, Timeout,
 };
-use oncely_core::effect::retry::Retry;
 use oncely_core::expr::Root;
 use oncely_core::template::{Target, Template, TextTree};
 
 use super::super::diagnostic::{Code, Finding};
 use super::super::profiles;
-use super::super::raw::{RawAuth, RawEffect, RawMethod, RawRequest, RawTree, RawUnknown};
+use super::super::raw::{RawAuth, RawEffect, RawMethod, RawRequest, RawTree};
 use super::super::read::{Entries, Field};
 use super::super::source::Span;
-use super::super::words::{Millis, Window};
+use super::super::words::Millis;
 use super::{Compiler, text};
 
 const CONNECT_MS: u64 = 2_000;
 const TOTAL_MS: u64 = 15_000;
 const TOTAL_MS_MAX: u64 = 600_000;
-const ATTEMPTS: u32 = 8;
-const ATTEMPTS_MAX: u32 = 100;
-const BACKOFF_MS: (u64, u64) = (1_000, 600_000);
-const ELAPSED_MS: u64 = 20 * 3_600_000;
 const CONCURRENCY: u32 = 16;
 const CONCURRENCY_MAX: u32 = 1024;
 
@@ -92,54 +86,6 @@ impl Compiler<'_> {
         })))
     }
 
-    /// What the file says about the key, over what the profile says.
-    fn idempotency(&mut self, raw: &RawEffect, profile: &mut Profile) {
-        let Some((at, raw)) = raw.idempotency.as_ref().and_then(Field::valid) else { return };
-        let known = profile.key_header.is_some();
-        match raw.header.as_ref().map(Field::valid) {
-            Some(Some((span, header))) => match header_name(header) {
-                Some(name) => profile.key_header = Some(name.into()),
-                None => self.add(Finding::new(Code::BadName, span, "this is no header's name")),
-            },
-            None if !known => self.missing("header", at),
-            Some(None) | None => {}
-        }
-        match raw.window.as_ref().map(Field::valid) {
-            Some(Some((_, Window::For(window)))) => profile.key_window_ms = Some(window.0),
-            Some(Some((_, Window::None))) => profile.key_window_ms = None,
-            None if !known => {
-                let at = Span::new(at.start, at.start);
-                let finding = Finding::new(Code::MissingField, at, "field `window` is missing");
-                let help = "say how long the provider remembers a key (`24h`), or `none`: for ever";
-                self.add(finding.help(help));
-            }
-            Some(None) | None => {}
-        }
-    }
-
-    fn on_unknown(&mut self, raw: &RawEffect, profile: &Profile) -> OnUnknown {
-        let Some((span, raw)) = raw.on_unknown.as_ref().and_then(Field::valid) else {
-            return OnUnknown::Hold;
-        };
-        match raw {
-            RawUnknown::Hold => OnUnknown::Hold,
-            RawUnknown::AssumeDone => OnUnknown::AssumeDone,
-            RawUnknown::Reconcile => {
-                self.not_yet(span, "`on_unknown: reconcile`");
-                OnUnknown::Hold
-            }
-            RawUnknown::RetrySameKey => {
-                if profile.key_header.is_none() {
-                    let text = "without a key that the provider knows, a repeat can act twice";
-                    let finding = Finding::new(Code::NoKey, span, text);
-                    let help = "declare `idempotency: { header: …, window: … }` if it has one, or use `on_unknown: hold`";
-                    self.add(finding.help(help));
-                }
-                OnUnknown::RetrySameKey
-            }
-        }
-    }
-
     fn timeout(&mut self, raw: &RawEffect) -> Timeout {
         let raw = raw.timeout.as_ref().and_then(Field::valid);
         let connect = raw.and_then(|(_, raw)| raw.connect.as_ref()?.get());
@@ -165,58 +111,6 @@ impl Compiler<'_> {
             self.add(Finding::new(Code::Timeout, span, text));
         }
         Timeout { connect_ms, total_ms }
-    }
-
-    fn retry(
-        &mut self,
-        raw: &RawEffect,
-        at: Span,
-        profile: &Profile,
-        on_unknown: OnUnknown,
-        timeout: Timeout,
-    ) -> Option<Retry> {
-        let plan = raw.retry.as_ref().and_then(Field::valid);
-        let attempts = plan.and_then(|(_, plan)| plan.attempts.as_ref()?.valid());
-        let backoff = plan.and_then(|(_, plan)| plan.backoff.as_ref()?.get());
-        let elapsed = plan.and_then(|(_, plan)| plan.max_elapsed.as_ref()?.valid());
-        if let Some((span, attempts)) = attempts.filter(|(_, attempts)| **attempts > ATTEMPTS_MAX) {
-            let text = format!("{attempts} attempts are more than {ATTEMPTS_MAX}");
-            self.add(Finding::new(Code::RetryPlan, span, text));
-        }
-        let window = profile.key_window_ms.filter(|_| on_unknown == OnUnknown::RetrySameKey);
-        // Leaves a sixth of the window for calls under way and clocks that differ.
-        let within = window.map(|window| window.saturating_sub(window.checked_div(6).unwrap_or(0)));
-        let elapsed_ms = match elapsed {
-            Some((_, elapsed)) => elapsed.0,
-            None => within.map_or(ELAPSED_MS, |within| within.min(ELAPSED_MS)),
-        };
-        if let (Some(window), Some((span, elapsed))) = (window, elapsed) {
-            let latest = elapsed.0.saturating_add(timeout.total_ms);
-            if latest > window {
-                self.outlives(raw, span, *elapsed, window, within.unwrap_or(0));
-            }
-        }
-        let (base_ms, cap_ms) = backoff.map_or(BACKOFF_MS, |b| (b.base.0, b.cap.0));
-        let attempts = attempts.map_or(ATTEMPTS, |(_, attempts)| *attempts);
-        let retry = Retry::new(attempts, base_ms, cap_ms, elapsed_ms);
-        retry
-            .map_err(|error| {
-                let span = plan.map_or(at, |(span, _)| span);
-                self.add(Finding::new(Code::RetryPlan, span, error.to_string()));
-            })
-            .ok()
-    }
-
-    fn outlives(&mut self, raw: &RawEffect, span: Span, elapsed: Millis, window: u64, within: u64) {
-        let declared = raw.idempotency.as_ref().and_then(|raw| raw.get()?.window.as_ref()?.span());
-        let line = declared.map(|span| format!(" (line {})", self.source.line(span)));
-        let window = Millis(window);
-        let text = format!("retries may outlive the provider's key window ({elapsed} > {window})");
-        let finding = Finding::new(Code::RetryOutlivesWindow, span, text)
-            .label(format!("window is {window}{}", line.unwrap_or_default()))
-            .note("with on_unknown: retry_same_key a late retry would act a second time")
-            .help(format!("lower max_elapsed to {}, or use on_unknown: hold", Millis(within)));
-        self.add(finding);
     }
 
     fn record(&mut self, raw: &RawEffect) -> Vec<(Box<str>, oncely_core::expr::Expr)> {
@@ -253,7 +147,7 @@ impl Compiler<'_> {
 
     fn request(&mut self, raw: &RawEffect, at: Span, profile: &Profile) -> Option<RequestRule> {
         let Some(request) = &raw.request else {
-            self.missing("request", at);
+            self.missing("effect.request", at);
             return None;
         };
         let (span, request) = request.valid()?;
@@ -264,7 +158,7 @@ impl Compiler<'_> {
             Some(RawMethod::Patch) => "PATCH",
             Some(RawMethod::Delete) => "DELETE",
         };
-        self.need(&request.url, "url", span);
+        self.need(&request.url, "request.url", span);
         let url = self.url(&request.url);
         let headers = self.headers(request.headers.as_ref(), profile);
         let auth = request.auth.as_ref().map(|auth| self.auth(auth));
@@ -339,7 +233,7 @@ impl Compiler<'_> {
             (Some(token), None, None) => self.secret(token).map(Auth::Bearer),
             (None, Some(basic), None) => {
                 let (span, basic) = basic.valid()?;
-                self.need(&basic.user, "user", span);
+                self.need(&basic.user, "basic.user", span);
                 let user = self.setting(&basic.user);
                 let password = match &basic.password {
                     Some(password) => self.secret(password),
@@ -352,8 +246,8 @@ impl Compiler<'_> {
             }
             (None, None, Some(header)) => {
                 let (span, header) = header.valid()?;
-                let name = self.need(&header.name, "name", span);
-                self.need(&header.value, "value", span);
+                let name = self.need(&header.name, "header.name", span);
+                self.need(&header.value, "header.value", span);
                 let value = self.secret(&header.value);
                 let (span, name) = name?;
                 let known = header_name(name);
@@ -458,7 +352,7 @@ impl Compiler<'_> {
 }
 
 /// In lower case, when it is one (RFC 9110, a token).
-fn header_name(name: &str) -> Option<String> {
+pub(super) fn header_name(name: &str) -> Option<String> {
     let letters = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     (!name.is_empty() && name.bytes().all(letters)).then(|| name.to_ascii_lowercase())
 }

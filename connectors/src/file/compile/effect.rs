@@ -79,11 +79,11 @@ impl Compiler<'_> {
     }
 
     fn effect(&mut self, raw: &RawEffect, at: Span, after: Vec<usize>) -> Option<EffectRule> {
-        let id = self.need(&raw.id, "id", at);
+        let id = self.need(&raw.id, "effect.id", at);
         let id = id.and_then(|(span, id)| self.name(span, id, "an effect", false));
-        let kind = self.need(&raw.kind, "type", at);
-        let when = raw.when.as_ref().map(|when| self.expr(when, text::DECIDED));
-        let key = self.need(&raw.key, "key", at).map(|(around, key)| {
+        let kind = self.need(&raw.kind, "effect.type", at);
+        let when = raw.when.as_ref().map(|when| self.condition(when, text::DECIDED));
+        let key = self.need(&raw.key, "effect.key", at).map(|(around, key)| {
             let parts = key.placed(around);
             let exprs: Vec<_> =
                 parts.iter().map(|(span, part)| self.expr_at(*span, part, text::DECIDED)).collect();
@@ -113,7 +113,8 @@ impl Compiler<'_> {
             RawEffectType::Email => self.email(raw, at),
             RawEffectType::Ledger => self.ledger(raw, at),
             RawEffectType::Webhook | RawEffectType::Llm | RawEffectType::Publish => {
-                self.not_yet(kind_span, &format!("an effect of type `{}`", kind.name()));
+                let name = kind.name();
+                self.not_yet(kind_span, &format!("an effect of type `{name}`"), name);
                 None
             }
         };
@@ -175,16 +176,16 @@ impl Compiler<'_> {
 
     fn ledger(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
         let Some(entry) = &raw.entry else {
-            self.missing("entry", at);
+            self.missing("ledger.entry", at);
             return None;
         };
         let (span, entry): (Span, &RawEntry) = entry.valid()?;
-        self.need(&entry.account, "account", span);
+        self.need(&entry.account, "entry.account", span);
         let account = self.expr(&entry.account, text::DECIDED);
-        let metric = self.need(&entry.metric, "metric", span);
+        let metric = self.need(&entry.metric, "entry.metric", span);
         let metric = metric
             .and_then(|(span, text)| self.template_in(span, text, Target::Text, text::DECIDED));
-        self.need(&entry.quantity, "quantity", span);
+        self.need(&entry.quantity, "entry.quantity", span);
         let quantity = self.expr(&entry.quantity, text::DECIDED);
         let when = entry.at.as_ref().map(|at| self.expr(at, text::DECIDED));
         let when = match when {

@@ -40,12 +40,12 @@ impl Text {
 impl Compiler<'_> {
     pub(super) fn email(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
         let Some(provider) = &raw.provider else {
-            self.missing("provider", at);
+            self.missing("email.provider", at);
             return None;
         };
         let (span, provider) = provider.valid()?;
         let parts = self.parts(raw, provider, at);
-        let (_, kind) = self.need(&provider.kind, "kind", span)?;
+        let (_, kind) = self.need(&provider.kind, "provider.kind", span)?;
         match kind {
             RawProviderKind::Smtp => self.call(raw, at, profiles::plain("smtp"), |this, _| {
                 this.smtp(provider, span, parts).map(RequestRule::Smtp)
@@ -65,9 +65,9 @@ impl Compiler<'_> {
             }
             Some(field) => field.valid().map(|(span, text)| Text::inline(span, text)),
         };
-        let from = part(from, "from");
-        let to = part(raw.to.as_ref(), "to");
-        let subject = part(raw.subject.as_ref(), "subject");
+        let from = part(from, "email.from");
+        let to = part(raw.to.as_ref(), "email.to");
+        let subject = part(raw.subject.as_ref(), "email.subject");
         let inline = |field: &Option<Field<String>>| {
             field.as_ref().and_then(Field::valid).map(|(span, text)| Text::inline(span, text))
         };
@@ -100,8 +100,9 @@ impl Compiler<'_> {
         let path = Path::new(name);
         let beside = path.components().all(|part| matches!(part, Component::Normal(_)));
         if !beside {
-            let text = "name a file beside the connector file, without `..`";
-            self.add(Finding::new(Code::Unreadable, span, text));
+            let text = format!("`{name}` is not beside the connector file");
+            let help = "name a file in its directory or below: `templates/receipt.html.j2`";
+            self.add(Finding::new(Code::Unreadable, span, text).help(help));
             return None;
         }
         let path = self.dir.join(path);
@@ -118,7 +119,8 @@ impl Compiler<'_> {
             Ok(content) => Some(content),
             Err(error) => {
                 let text = format!("`{name}` cannot be read: {error}");
-                self.add(Finding::new(Code::Unreadable, span, text));
+                let help = format!("templates stand beside the connector file: {}", path.display());
+                self.add(Finding::new(Code::Unreadable, span, text).help(help));
                 None
             }
         }
@@ -142,7 +144,7 @@ impl Compiler<'_> {
         }
         let server = match &provider.server {
             None => {
-                self.missing("server", span);
+                self.missing("smtp.server", span);
                 None
             }
             Some(server) => self.server(server),
@@ -209,7 +211,7 @@ impl Compiler<'_> {
         }
         let token = match &provider.token {
             None => {
-                self.missing("token", span);
+                self.missing("resend.token", span);
                 None
             }
             Some(token) => self.secret(token),

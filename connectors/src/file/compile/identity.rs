@@ -13,12 +13,12 @@ use super::{Compiler, text};
 impl Compiler<'_> {
     pub(super) fn identity(&mut self, raw: &RawIdentity, at: Span) -> Option<Identity> {
         let tenant = raw.tenant.as_ref().map(|tenant| self.expr(tenant, text::RECORD));
-        let id = self.need(&raw.id, "id", at).is_some();
+        let id = self.need(&raw.id, "identity.id", at).is_some();
         let id = if id { self.expr(&raw.id, text::TENANT) } else { None };
         if let (Some(id), Some(span)) = (&id, raw.id.span()) {
             self.identifies(id, span, "an event's id");
         }
-        let fingerprint = self.need(&raw.fingerprint, "fingerprint", at);
+        let fingerprint = self.need(&raw.fingerprint, "identity.fingerprint", at);
         let fingerprint = fingerprint.and_then(|(span, raw)| self.fingerprint(raw, span));
         let on_conflict = match raw.on_conflict.as_ref().and_then(Field::get) {
             None | Some(RawConflict::Quarantine) => OnConflict::Quarantine,

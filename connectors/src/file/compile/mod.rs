@@ -7,6 +7,7 @@ mod effect;
 mod email;
 mod graph;
 mod identity;
+mod repeat;
 mod samples;
 mod state;
 mod testcase;
@@ -19,7 +20,8 @@ use oncely_core::connector::{
     Start,
 };
 
-use super::diagnostic::{Code, Finding, Findings};
+use super::advice;
+use super::diagnostic::{Code, Finding, Findings, PLANNED};
 use super::raw::{
     RawConnector, RawDecode, RawEnvelope, RawFormat, RawProtocol, RawSource, RawStart,
 };
@@ -77,7 +79,7 @@ impl<'a> Compiler<'a> {
         let decode = self.decode(raw.decode.as_ref().and_then(Field::get));
         self.states = raw.state.as_ref().and_then(Field::get).map(state::States::of);
         let matches = raw.matches.as_ref();
-        let matches = matches.and_then(|text| self.expr(text, text::RECORD));
+        let matches = matches.and_then(|text| self.condition(text, text::RECORD));
         let identity = self.need(&raw.identity, "identity", top);
         let identity = identity.and_then(|(span, raw)| self.identity(raw, span));
         let state = raw.state.as_ref().and_then(Field::valid);
@@ -117,7 +119,7 @@ impl<'a> Compiler<'a> {
 
     fn records(&mut self, raw: &RawSource, at: Span, connector: Option<&str>) -> Option<Records> {
         let mut topics: Vec<Box<str>> = Vec::new();
-        let (list, items) = self.need(&raw.topics, "topics", at)?;
+        let (list, items) = self.need(&raw.topics, "source.topics", at)?;
         for (span, topic) in items.iter().filter_map(Field::valid) {
             let Some(topic) = self.plain(span, topic) else { continue };
             let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -161,8 +163,10 @@ impl<'a> Compiler<'a> {
         let format = raw.and_then(|raw| raw.format.as_ref()?.valid());
         match format {
             None | Some((_, RawFormat::Json)) => {}
-            Some((span, RawFormat::Avro)) => self.not_yet(span, "`avro`"),
-            Some((span, RawFormat::Protobuf)) => self.not_yet(span, "`protobuf`"),
+            Some((span, RawFormat::Avro)) => self.not_yet(span, "`format: avro`", "avro"),
+            Some((span, RawFormat::Protobuf)) => {
+                self.not_yet(span, "`format: protobuf`", "protobuf")
+            }
         }
         let envelope = match raw.and_then(|raw| raw.envelope.as_ref()?.get()) {
             None | Some(RawEnvelope::None) => Envelope::None,
@@ -230,7 +234,7 @@ impl<'a> Compiler<'a> {
         self.findings.add(finding);
     }
 
-    /// The value of a field that must be there.
+    /// The value of a field that must be there; `name` with its place, as `effect.key`.
     fn need<'r, T>(&mut self, field: &'r Field<T>, name: &str, at: Span) -> Option<(Span, &'r T)> {
         if matches!(field, Field::Missing) {
             self.missing(name, at);
@@ -240,12 +244,18 @@ impl<'a> Compiler<'a> {
 
     fn missing(&mut self, name: &str, at: Span) {
         let at = Span::new(at.start, at.start);
-        self.add(Finding::new(Code::MissingField, at, format!("field `{name}` is missing")));
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let finding = Finding::new(Code::MissingField, at, format!("field `{last}` is missing"));
+        self.add(match advice::how_to_write(name) {
+            Some(help) => finding.help(help),
+            None => finding,
+        });
     }
 
-    fn not_yet(&mut self, span: Span, what: &str) {
+    fn not_yet(&mut self, span: Span, what: &str, word: &str) {
         let text = format!("{what} is not available yet");
-        self.add(Finding::new(Code::NotYet, span, text));
+        let finding = Finding::new(Code::NotYet, span, text).note(PLANNED);
+        self.add(finding.help(advice::instead_of(word)));
     }
 
     /// A name of the user's choice: lower-case letters, digits, and dashes or underscores.

@@ -1,21 +1,23 @@
-//! What requests read, against the sample events: a mistyped member shows before it runs.
+//! The file against its sample events: what cannot work shows before it runs.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use oncely_core::connector::{Connector, EffectBody};
-use oncely_core::expr::{Path, Root, Scope};
+use oncely_core::connector::{Connector, EffectBody, EffectRule, FingerprintRule};
+use oncely_core::expr::{EvalError, Expr, Path, Root, Scope};
 use oncely_core::value::Value;
 
 use super::super::TestCase;
 use super::super::diagnostic::{Code, Finding};
-use super::super::raw::RawConnector;
+use super::super::raw::{RawConnector, RawEffect};
 use super::super::read::Field;
+use super::super::source::Span;
 use super::Compiler;
 use crate::format;
 
 impl Compiler<'_> {
-    /// Warns of members that requests need and that no sample has.
+    /// Warns of expressions that no sample has a value for, and of members that requests need and
+    /// that no sample has. Samples that the connector does not want say nothing.
     pub(super) fn samples(
         &mut self,
         connector: &Connector,
@@ -30,31 +32,121 @@ impl Compiler<'_> {
                 format::decode(&connector.decode, Some(&fs::read(path).ok()?), &[]).ok()
             })
             .collect();
+        if let Some(matches) = &connector.matches {
+            self.try_out(matches, raw.matches.as_ref().and_then(Field::span), &samples, true);
+        }
+        let is_wanted = |event: &Value| {
+            let matches = connector.matches.as_ref();
+            matches.is_none_or(|matches| matches.is_true(&scope(event)).unwrap_or(false))
+        };
+        let samples: Vec<Value> = samples.into_iter().filter(is_wanted).collect();
         if samples.is_empty() {
             return;
         }
+        self.try_identity(connector, raw, &samples);
         let effects = raw.effects.as_ref().and_then(Field::get).into_iter().flatten();
-        let places: Vec<_> = effects.filter_map(|effect| effect.get()?.id.valid()).collect();
+        let effects: Vec<(Span, &RawEffect)> = effects.filter_map(Field::valid).collect();
         for rule in &connector.effects {
-            let EffectBody::Call(call) = &rule.body else { continue };
-            let mut reads = BTreeSet::new();
-            call.request.for_each_read(&mut |path| {
-                if path.root == Root::Event {
-                    reads.insert(path.clone());
-                }
-            });
-            let absent =
-                reads.into_iter().filter(|path| !samples.iter().any(|event| has(event, path)));
-            let place =
-                places.iter().find(|(_, id)| id.as_str() == &*rule.id).map(|(span, _)| *span);
-            for path in absent {
-                let text = format!("`{}` reads `{path}`, which no sample event has", rule.id);
-                self.add(Finding::new(Code::NotInSamples, place, text));
+            let named = |(_, raw): &&(Span, &RawEffect)| {
+                raw.id.get().is_some_and(|id| id.as_str() == &*rule.id)
+            };
+            let Some((span, raw)) = effects.iter().find(named) else { continue };
+            self.try_effect(rule, raw, &samples);
+            self.members(rule, *span, raw, &samples);
+        }
+    }
+
+    fn try_identity(&mut self, connector: &Connector, raw: &RawConnector, samples: &[Value]) {
+        let Some(raw) = raw.identity.get() else { return };
+        let identity = &connector.identity;
+        self.try_out(&identity.id, raw.id.span(), samples, false);
+        if let Some(tenant) = &identity.tenant {
+            self.try_out(tenant, raw.tenant.as_ref().and_then(Field::span), samples, false);
+        }
+        if let FingerprintRule::Fields(fields) = &identity.fingerprint {
+            for field in fields {
+                self.try_out(field, raw.fingerprint.span(), samples, false);
             }
         }
     }
+
+    fn try_effect(&mut self, rule: &EffectRule, raw: &RawEffect, samples: &[Value]) {
+        if let Some(when) = &rule.when {
+            self.try_out(when, raw.when.as_ref().and_then(Field::span), samples, true);
+        }
+        for part in &rule.key {
+            self.try_out(part, raw.key.span(), samples, false);
+        }
+        if let (EffectBody::Ledger(ledger), Some(entry)) = (&rule.body, &raw.entry) {
+            let Some(entry) = entry.get() else { return };
+            self.try_out(&ledger.account, entry.account.span(), samples, false);
+            self.try_out(&ledger.quantity, entry.quantity.span(), samples, false);
+        }
+    }
+
+    /// Warns of an expression over the event alone that fails for every sample.
+    fn try_out(&mut self, expr: &Expr, span: Option<Span>, samples: &[Value], yes_or_no: bool) {
+        let known = |path: &Path| path.root == Root::Event;
+        if expr.is_constant()
+            || !expr.states_entered().is_empty()
+            || !expr.reads().iter().all(known)
+        {
+            return;
+        }
+        let tried = |event: &Value| match expr.is_true(&scope(event)) {
+            Ok(_) => Ok(()),
+            Err(EvalError::NotBool { .. }) if !yes_or_no => Ok(()),
+            Err(error) => Err(error),
+        };
+        let mut failures = samples.iter().map(tried);
+        let Some(Err(error)) = failures.next() else { return };
+        if failures.all(|tried| tried.is_err()) {
+            let text = format!("this fails for every sample event: {error}");
+            self.add(Finding::new(Code::FailsOnSamples, span, text));
+        }
+    }
+
+    /// Warns of members that a request reads and no sample has, where they are read.
+    fn members(&mut self, rule: &EffectRule, effect: Span, raw: &RawEffect, samples: &[Value]) {
+        let EffectBody::Call(call) = &rule.body else { return };
+        let mut reads = BTreeSet::new();
+        call.request.for_each_read(&mut |path| {
+            if path.root == Root::Event {
+                reads.insert(path.clone());
+            }
+        });
+        for path in reads.into_iter().filter(|path| !samples.iter().any(|event| has(event, path))) {
+            let text = format!("`{}` reads `{path}`, which no sample event has", rule.id);
+            let (place, file) = match self.place_of(&path.to_string(), effect) {
+                Some(place) => (Some(place), None),
+                None => (raw.id.span(), raw.template.as_ref().and_then(Field::get)),
+            };
+            let mut finding = Finding::new(Code::NotInSamples, place, text);
+            if let Some(file) = file {
+                finding = finding.note(format!("it is read in {file}"));
+            }
+            self.add(finding);
+        }
+    }
+
+    /// Where a path stands in the file, inside `within`.
+    fn place_of(&self, path: &str, within: Span) -> Option<Span> {
+        let text = self.source.text.get(within.range())?;
+        let goes_on = |rest: &str| {
+            rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '['))
+        };
+        let ends = |at: usize| text.get(at..).is_some_and(|rest| !goes_on(rest));
+        let mut found = text.match_indices(path).map(|(at, _)| at);
+        let at = found.find(|at| ends(at.saturating_add(path.len())))?;
+        let start = within.start.saturating_add(at);
+        Some(Span::new(start, start.saturating_add(path.len())))
+    }
+}
+
+fn scope(event: &Value) -> Scope<'_> {
+    Scope { event: Some(event), ..Scope::default() }
 }
 
 fn has(event: &Value, path: &Path) -> bool {
-    Scope { event: Some(event), ..Scope::default() }.find(path).is_some()
+    scope(event).find(path).is_some()
 }

@@ -60,23 +60,23 @@ impl States {
 
 impl Compiler<'_> {
     pub(super) fn state(&mut self, raw: &RawState, at: Span) -> Option<StateRules> {
-        let entity = self.need(&raw.entity, "entity", at);
+        let entity = self.need(&raw.entity, "state.entity", at);
         let entity = entity.and_then(|(span, name)| self.name(span, name, "an entity", true));
-        let key = self.need(&raw.key, "key", at).is_some();
+        let key = self.need(&raw.key, "state.key", at).is_some();
         let key = if key { self.expr(&raw.key, text::TENANT) } else { None };
         if let (Some(key), Some(span)) = (&key, raw.key.span()) {
             self.identifies(key, span, "an entity's key");
         }
-        let version = self.need(&raw.version, "version", at).and_then(|(span, version)| {
+        let version = self.need(&raw.version, "state.version", at).and_then(|(span, version)| {
             if let Some((span, RawGap::Later)) = version.on_gap.as_ref().and_then(Field::valid) {
-                self.not_yet(span, "`on_gap: wait`");
+                self.not_yet(span, "`on_gap: wait`", "on_gap: wait");
             }
-            self.need(&version.from, "from", span)?;
+            self.need(&version.from, "state.version.from", span)?;
             self.expr(&version.from, text::TENANT)
         });
-        let initial = self.need(&raw.initial, "initial", at);
+        let initial = self.need(&raw.initial, "state.initial", at);
         let initial = initial.and_then(|(span, name)| self.name(span, name, "a state", true));
-        let transitions = self.need(&raw.transitions, "transitions", at);
+        let transitions = self.need(&raw.transitions, "state.transitions", at);
         let transitions = transitions.map(|(_, raw)| {
             let valid = raw.iter().filter_map(Field::valid);
             let all: Vec<_> = valid.map(|(span, raw)| self.transition(raw, span)).collect();
@@ -100,9 +100,9 @@ impl Compiler<'_> {
     }
 
     fn transition(&mut self, raw: &RawTransition, at: Span) -> Option<Transition> {
-        let to = self.need(&raw.to, "to", at);
+        let to = self.need(&raw.to, "transition.to", at);
         let to = to.and_then(|(span, name)| self.name(span, name, "a state", true));
-        let from = self.need(&raw.from, "from", at).map(|(around, from)| {
+        let from = self.need(&raw.from, "transition.from", at).map(|(around, from)| {
             let placed = from.placed(around);
             if placed.is_empty() {
                 let text = "at least one state is needed";
@@ -117,7 +117,7 @@ impl Compiler<'_> {
             }
             placed.into_iter().map(|(_, name)| name.into()).collect()
         });
-        let condition = raw.condition.as_ref().map(|text| self.expr(text, text::TENANT));
+        let condition = raw.condition.as_ref().map(|text| self.condition(text, text::TENANT));
         let condition = match condition {
             None => None,
             Some(condition) => Some(condition?),

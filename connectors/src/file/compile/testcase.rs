@@ -22,8 +22,8 @@ impl Compiler<'_> {
     }
 
     fn test(&mut self, raw: &RawTest, at: Span, ids: &[&str]) -> Option<TestCase> {
-        let name = self.need(&raw.name, "name", at);
-        let events = self.need(&raw.events, "events", at).map(|(around, events)| {
+        let name = self.need(&raw.name, "test.name", at);
+        let events = self.need(&raw.events, "test.events", at).map(|(around, events)| {
             if events.is_empty() {
                 let text = "a test plays at least one event";
                 self.add(Finding::new(Code::OutOfRange, around, text));
@@ -31,7 +31,7 @@ impl Compiler<'_> {
             let valid = events.iter().filter_map(Field::valid);
             valid.map(|(span, file)| self.sample(span, file)).collect::<Vec<_>>()
         });
-        let expect = self.need(&raw.expect, "expect", at);
+        let expect = self.need(&raw.expect, "test.expect", at);
         let count = events.as_ref().map_or(0, Vec::len);
         let expect = expect.map(|(span, expect)| self.expect(expect, span, count, ids));
         let line = self.source.line(at);

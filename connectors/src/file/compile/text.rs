@@ -1,7 +1,7 @@
 //! Expressions, templates and references inside the texts of a file.
 
 use oncely_core::connector::SecretText;
-use oncely_core::expr::{Expr, Path, Root};
+use oncely_core::expr::{Expr, Path, Root, Scope as Values};
 use oncely_core::template::{Target, Template, TemplateError, TextNode};
 
 use super::super::Check;
@@ -74,6 +74,27 @@ impl Compiler<'_> {
         };
         self.check_reads(span, expr.reads(), scope);
         self.check_entered(span, &expr, scope);
+        if expr.is_constant()
+            && let Err(error) = expr.eval(&Values::default())
+        {
+            let text = format!("this fails for every event: {error}");
+            self.add(Finding::new(Code::Expression, span, text));
+            return None;
+        }
+        Some(expr)
+    }
+
+    /// An expression that says yes or no.
+    pub(super) fn condition(&mut self, field: &Field<String>, scope: Scope) -> Option<Expr> {
+        let expr = self.expr(field, scope)?;
+        if expr.is_constant()
+            && let Err(error) = expr.is_true(&Values::default())
+        {
+            let span = field.span().unwrap_or_default();
+            let finding = Finding::new(Code::Expression, span, format!("this {error}"));
+            self.add(finding.help("a condition is true or false: `event.type == \"paid\"`"));
+            return None;
+        }
         Some(expr)
     }
 

@@ -189,7 +189,8 @@ pub(crate) struct RawEntry {
 pub(crate) struct RawIdempotency {
     /// The header that carries the effect key.
     pub(crate) header: Option<Field<String>>,
-    /// How long the provider remembers a key; `none`: for ever.
+    /// How long the provider remembers a key: `24h`; `forever` if it never forgets one; `none` if no
+    /// window is promised, so that the receiver decides.
     pub(crate) window: Option<Field<Window>>,
 }
 

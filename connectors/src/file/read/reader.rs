@@ -13,7 +13,8 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::super::diagnostic::{Code, Finding, Findings};
+use super::super::advice::{LATER_HEADERS, available_fields, available_words, instead_of};
+use super::super::diagnostic::{Code, Finding, Findings, PLANNED};
 use super::super::node::{Name, Node, NodeKind};
 use super::super::source::Span;
 use super::{ENTRIES, FIELD, LATER, TREE, listed};
@@ -169,7 +170,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
             message.push_str(&format!(", did you mean `{near}`?"));
         }
         let mut error = ReadError::new(Code::UnknownChoice, message);
-        error.help = Some(format!("one of {}", listed(choices)));
+        error.help = Some(format!("one of {}", listed(&available_words(choices))));
         Err(error.at(self.node.span))
     }
 
@@ -192,8 +193,10 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                     None => (self.node.span, "this".to_owned()),
                 };
                 let text = format!("{what} is not available yet");
-                let finding = Finding::new(Code::NotYet, span, text);
-                let help = "remove it; accepting it silently would promise what is not kept";
+                let finding = Finding::new(Code::NotYet, span, text).note(PLANNED);
+                let word = self.name.map_or("", |name| name.text.as_str());
+                // `headers` is refused where dead letters are written, and only there.
+                let help = if word == "headers" { LATER_HEADERS } else { instead_of(word) };
                 self.sink.borrow_mut().add(finding.help(help));
                 visitor.visit_unit()
             }
@@ -234,13 +237,13 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
     }
 }
 
-fn unknown_field(name: &Name, fields: &[&str]) -> Finding {
+fn unknown_field(name: &Name, fields: &[&'static str]) -> Finding {
     let text = &name.text;
     let finding = |message| Finding::new(Code::UnknownField, name.span, message);
     match nearest(text, fields.iter().copied()) {
         Some(near) => finding(format!("unknown field `{text}`, did you mean `{near}`?")),
         None => finding(format!("unknown field `{text}`"))
-            .help(format!("the fields here are {}", listed(fields))),
+            .help(format!("the fields here are {}", listed(&available_fields(fields)))),
     }
 }
 

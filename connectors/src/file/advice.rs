@@ -1,0 +1,175 @@
+//! What to do about a finding: how a missing field is written, and what takes the place of what is
+//! not available yet.
+//!
+//! A finding without a remedy leaves a person with a search; so every field that must be there and
+//! every part of the language that is refused stands in one of these tables.
+
+/// How a field that must be there is written, by its place and name.
+pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "version" => "begin the file with `version: 1`",
+        "connector" => "name it: `connector: invoice-paid`",
+        "source" => "say what is read: `source: { topics: [billing.invoices.v1] }`",
+        "source.topics" => "name the topics one by one: `topics: [billing.invoices.v1]`",
+        "identity" => {
+            "say what makes two records one event: \
+             `identity: { id: event.id, fingerprint: [event.amount] }`"
+        }
+        "identity.id" => "a business id that the event carries: `id: event.data.invoice_id`",
+        "identity.fingerprint" => {
+            "what must be equal when an id comes again: `fingerprint: [event.amount]`; or what may \
+             differ: `fingerprint: { except: [event.sent_at] }`"
+        }
+        "state.entity" => "what the events are about: `entity: invoice`",
+        "state.key" => "which one of them: `key: event.data.invoice_id`",
+        "state.version" | "state.version.from" => {
+            "the number that rises with each change: `version: { from: event.data.version }`"
+        }
+        "state.initial" => "the state before the first event: `initial: open`",
+        "state.transitions" => {
+            "the moves that are legal: `transitions: [{ from: open, to: paid }]`"
+        }
+        "transition.from" | "transition.to" => "write `{ from: [open, past_due], to: paid }`",
+        "effect.id" => "name it, once in this file: `id: receipt`",
+        "effect.type" => "one of `http`, `billing`, `email`, `ledger`",
+        "effect.key" => "what this is done once for: `key: event.data.invoice_id`",
+        "effect.request" => {
+            "`request: { url: \"https://host/path\", json: { id: \"{{ event.id }}\" } }`"
+        }
+        "request.url" => "`url: \"https://host/path/{{ event.id }}\"`",
+        "idempotency.header" => {
+            "the header in which the provider looks for the key: `header: Idempotency-Key`"
+        }
+        "idempotency.window" => {
+            "how long the provider remembers a key: `window: 24h`; `forever` if it never forgets; \
+             `none` if it does not say"
+        }
+        "basic.user" => "`basic: { user: \"${secret:user}\", password: \"${secret:password}\" }`",
+        "header.name" | "header.value" => "`header: { name: x-api-key, value: \"${secret:key}\" }`",
+        "ledger.entry" | "entry.account" | "entry.metric" | "entry.quantity" => {
+            "`entry: { account: tenant, metric: calls, quantity: event.count }`"
+        }
+        "email.provider" => {
+            "who sends it: `provider: { kind: smtp, server: \"${env:SMTP_URL}\" }`, or \
+             `{ kind: resend, token: \"${secret:resend}\" }`"
+        }
+        "provider.kind" => "`kind: smtp` or `kind: resend`",
+        "email.from" => "the sender, here or in `provider`: `from: billing@example.com`",
+        "email.to" => "the recipient: `to: \"{{ event.email }}\"`",
+        "email.subject" => "`subject: \"Receipt {{ event.number }}\"`",
+        "smtp.server" => "`server: \"smtp+starttls://mail.example.com:587\"`",
+        "resend.token" => "`token: \"${secret:resend}\"`",
+        "test.name" | "test.events" | "test.expect" => {
+            "`{ name: paid once, events: [samples/paid.json], expect: { outcomes: [applied] } }`"
+        }
+        _ => return None,
+    })
+}
+
+/// Words of the language that this version refuses, and what can be done instead.
+const WORDS: [(&str, &str); 7] = [
+    ("webhook", "use `type: http`, with `idempotency: { header: webhook-id, window: none }`"),
+    ("llm", "use `type: http`, and `record:` for what later effects read of the answer"),
+    ("publish", "use `type: http` to a service that publishes"),
+    ("reconcile", "use `on_unknown: hold`, or `retry_same_key` where the provider takes a key"),
+    ("on_gap: wait", "use `on_gap: apply`: a later version applies, the missing one is then stale"),
+    ("avro", "only `json` is read"),
+    ("protobuf", "only `json` is read"),
+];
+
+/// Fields of the language that this version refuses, and what can be done instead.
+const FIELDS: [(&str, &str); 15] = [
+    (
+        "lookup",
+        "remove it, and use `on_unknown: hold`: a person looks, and `oncely effects resolve` says",
+    ),
+    (
+        "compensate",
+        "remove it; what undoes an effect can be a connector on the event that asks for it",
+    ),
+    ("on_status", "remove it; the type of the effect says what each status means"),
+    ("event_type", "remove it; put the name into the body"),
+    ("schedule", "use `backoff: 5s..24h` with `max_elapsed`"),
+    ("per_tenant", "use `rate` and `concurrency`, which hold for all tenants together"),
+    ("per_endpoint", "use `rate`"),
+    ("in_flight_per_tenant", "use `concurrency`, which holds for all tenants together"),
+    ("alerts", "remove it; alert on the metrics, see deploy/"),
+    ("schema", "remove it; a record that lacks what is read is set aside with its cause"),
+    ("registry", "remove it; only `json` without a registry is read"),
+    ("on_unknown_schema", "remove it; only `json` without a registry is read"),
+    ("dead_letter", "remove it; what is set aside stands in PostgreSQL: `oncely dlq list`"),
+    ("max_redrives", "remove it; dead letters are looked at, not redriven yet"),
+    ("redact", "remove it; `retention.payloads` drops the bytes of events"),
+];
+
+/// `failure.headers` is refused where `request.headers` is not.
+pub(super) const LATER_HEADERS: &str =
+    "remove it; what is set aside keeps the record's own headers";
+
+/// What can be done instead of something that is not available yet.
+pub(super) fn instead_of(word: &str) -> &'static str {
+    let known = WORDS.iter().chain(&FIELDS).find(|(name, _)| *name == word);
+    known.map_or("remove it", |(_, instead)| instead)
+}
+
+/// The choices that this version does not refuse.
+pub(super) fn available_words(choices: &[&'static str]) -> Vec<&'static str> {
+    let is_later = |choice: &str| WORDS.iter().any(|(word, _)| *word == choice);
+    choices.iter().copied().filter(|choice| !is_later(choice)).collect()
+}
+
+/// The fields that this version does not refuse.
+pub(super) fn available_fields(fields: &[&'static str]) -> Vec<&'static str> {
+    let of_failure = fields.contains(&"max_redrives");
+    let is_later = |field: &str| {
+        FIELDS.iter().any(|(name, _)| *name == field) || (of_failure && field == "headers")
+    };
+    fields.iter().copied().filter(|field| !is_later(field)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every field of the type for refused fields has an alternative of its own.
+    #[test]
+    fn nothing_is_refused_without_an_alternative() {
+        for source in [include_str!("raw/mod.rs"), include_str!("raw/effect.rs")] {
+            let lines = source.lines().filter(|line| line.ends_with("Option<Later>,"));
+            for line in lines {
+                let (_, field) = line.split_once("pub(crate) ").unwrap();
+                let (name, _) = field.split_once(':').unwrap();
+                let known = FIELDS.iter().any(|(field, _)| *field == name) || name == "headers";
+                assert!(known, "{name} has no alternative");
+            }
+        }
+    }
+
+    /// Every field that is asked for by name can be written after its finding was read.
+    #[test]
+    fn nothing_is_missing_without_a_remedy() {
+        let sources = [
+            include_str!("compile/mod.rs"),
+            include_str!("compile/call.rs"),
+            include_str!("compile/effect.rs"),
+            include_str!("compile/email.rs"),
+            include_str!("compile/identity.rs"),
+            include_str!("compile/repeat.rs"),
+            include_str!("compile/state.rs"),
+            include_str!("compile/testcase.rs"),
+        ];
+        let mut asked = 0;
+        for source in sources {
+            for call in
+                source.split("self.need(").skip(1).chain(source.split("self.missing(").skip(1))
+            {
+                let arguments = call.split(';').next().unwrap_or_default();
+                let Some((_, rest)) = arguments.split_once('"') else { continue };
+                let (name, _) = rest.split_once('"').unwrap();
+                assert!(how_to_write(name).is_some(), "`{name}` has no remedy");
+                asked += 1;
+            }
+        }
+        assert!(asked > 25, "only {asked} were found");
+    }
+}
