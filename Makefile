@@ -7,14 +7,14 @@ CARGO ?= cargo
 help: ## Show this list
 	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 	@echo
 	@echo 'Debian or Ubuntu with Rust is enough: what else is missing is named, then installed.'
 
-demo: ## See it work: 1,000 events with repeats and kills, and the table at the end
+demo: ## See it work: repeats, kills, and the table at the end; flags: ARGS="--seed 7 --keep"
 	@tests/install demo
 	@tests/postgres/fetch
-	$(CARGO) run -p oncely -- demo
+	$(CARGO) run -p oncely -- demo $(ARGS)
 
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
 	$(CARGO) test --workspace --no-fail-fast

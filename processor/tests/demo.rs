@@ -62,17 +62,26 @@ fn said(output: &Output) -> String {
 fn must_be_right(output: &Output) {
     let said = said(output);
     let mut answer: Value = serde_json::from_slice(&output.stdout).expect(&said);
-    let seconds = answer.as_object_mut().unwrap().remove("seconds").unwrap();
+    let mut varying = |name: &str| answer.as_object_mut().unwrap().remove(name).unwrap();
+    for name in ["in_flight_at_kills", "answers_lost", "errors_answered", "seed"] {
+        assert!(varying(name).as_u64().unwrap() > 0, "{name}: {said}");
+    }
+    let seconds = varying("seconds");
     assert!(seconds.as_f64().unwrap() < DEMO_MAX.as_secs_f64(), "{said}");
     let right = json!({
         "events": 1_000,
+        "events_owing_nothing": 300,
+        "records": 1_300,
         "repeats_absorbed": 300,
         "stale_ignored": 100,
+        "effects_owed": 1_200,
         "effects": 1_200,
         "held": 0,
         "duplicates_at_provider": 0,
         "lost": 0,
         "kills": 2,
+        "right": true,
+        "wrong": [],
     });
     assert_eq!(answer, right, "{said}");
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -95,7 +104,13 @@ async fn the_demo_ends_with_right_numbers_on_a_real_kafka_and_a_given_database()
     let (brokers, url) = (kafka.bootstrap(), cluster.url("given"));
     let mut first = demo(&["--seed", "2", "--kafka", &brokers, "--database", &url]);
     first.args(["--output", "json"]).env_remove("ONCELY_KAFKA__SECURITY_PROTOCOL");
-    must_be_right(&tokio::task::block_in_place(|| run(&mut first)));
+    let output = tokio::task::block_in_place(|| run(&mut first));
+    must_be_right(&output);
+    let left = format!(
+        "left in 127.0.0.1:{}/given: the schema `oncely`, made by this run",
+        cluster.port()
+    );
+    assert!(said(&output).contains(&left), "{}", said(&output));
     let names = kafka.tool("org.apache.kafka.tools.TopicCommand", &["--list"], None).await.unwrap();
     assert!(!names.contains("oncely-demo"), "{names}");
     // A second run in the same database meets nothing of the first.

@@ -13,7 +13,9 @@ use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::print;
 use crate::clock::{self, Moment as Instant};
-use crate::demo::{self, DemoError, Finished, Happening, Moment, Options, Report, Show, Tally};
+use crate::demo::{
+    self, DemoError, Finished, Happening, LeftBehind, Moment, Options, Report, Show, Tally,
+};
 
 /// Between two lines about progress where there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(3);
@@ -23,7 +25,8 @@ pub(super) struct Demo {
     /// Real Kafka to run on; a topic and a group are made there, and removed at the end
     #[arg(long, value_name = "HOST:PORT")]
     kafka: Option<String>,
-    /// Publish the same events and meet the same faults as a run before
+    /// Publish the same events as a run before; on the demo's own database, the provider also fails
+    /// the same attempts (which of them a kill meets is up to the machine)
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Leave everything up at the end, to look around with the other commands, until Ctrl-C
@@ -70,9 +73,13 @@ impl Demo {
             print::note(&left_up(&finished));
             told_to_stop().await;
         }
+        let left = finished.left_behind();
         if let Err(error) = finished.leave().await {
             print::note(&format!("not everything could be taken away: {}", print::chain(&error)));
             answer.exit = Exit::Failed;
+        }
+        if let Some(left) = left {
+            print::note(&left_text(&left));
         }
         Ok(if self.keep { Answer::said(answer.exit) } else { answer })
     }
@@ -96,14 +103,23 @@ async fn told_to_stop() {
 fn answer(report: &Report, seed: u64) -> Answer {
     let json = json!({
         "events": report.events,
+        "events_owing_nothing": report.owing_nothing,
+        "records": report.records,
         "repeats_absorbed": report.repeats_absorbed,
         "stale_ignored": report.stale_ignored,
+        "effects_owed": report.owed,
         "effects": report.done,
         "held": report.held,
         "duplicates_at_provider": report.duplicates,
         "lost": report.lost,
         "kills": report.kills,
+        "in_flight_at_kills": report.in_flight_at_kills,
+        "answers_lost": report.answers_lost,
+        "errors_answered": report.errors,
         "seconds": (report.seconds * 10.0).round() / 10.0,
+        "seed": seed,
+        "right": report.is_right(),
+        "wrong": report.wrong,
     });
     let exit = if report.is_right() { Exit::Ok } else { Exit::Failed };
     Answer { exit, ..Answer::new(table(report, seed), json) }
@@ -114,13 +130,15 @@ fn table(report: &Report, seed: u64) -> String {
     let invoices = report.owed.checked_div(2).unwrap_or(0);
     let rows = [
         ("events", report.events, format!("{again} of them published twice, at new offsets")),
-        ("effects owed", report.owed, format!("{invoices} invoices: a charge and a receipt each")),
+        ("  invoice paid", invoices, "owes a charge and a receipt".to_owned()),
+        ("  invoice created", report.owing_nothing, "changes the state, owes nothing".to_owned()),
+        ("  stale", report.stale_ignored, "created, read after paid: ignored".to_owned()),
+        ("repeats absorbed", report.repeats_absorbed, "published again, run once".to_owned()),
+        ("effects owed", report.owed, String::new()),
         ("  done", report.done, "counted in the provider's own log".to_owned()),
         ("  held", report.held, "for a person to decide".to_owned()),
         ("  lost", report.lost, String::new()),
         ("duplicates at the provider", report.duplicates, String::new()),
-        ("repeats absorbed", report.repeats_absorbed, String::new()),
-        ("stale ignored", report.stale_ignored, "older than what was known".to_owned()),
         (
             "workers killed",
             report.kills,
@@ -174,6 +192,16 @@ fn left_up(finished: &Finished) -> String {
     text
 }
 
+/// What stays where the demo was a guest.
+fn left_text(left: &LeftBehind) -> String {
+    let LeftBehind { database, connector, schema_made } = left;
+    let made = if *schema_made { "the schema `oncely`, made by this run, and " } else { "" };
+    format!(
+        "\nleft in {database}: {made}the rows of connector `{connector}`;\nlook at them with the other \
+         commands; none removes them, so drop the database if it was made for this"
+    )
+}
+
 // --------------------------------------------------------------------------------------------- //
 
 /// A bar and lines above it on a terminal; lines alone elsewhere.
@@ -219,8 +247,11 @@ impl Show for Screen {
 
     fn progress(&self, tally: &Tally) {
         let text = format!(
-            "{} of {} records published, {} answers lost, {} killed",
-            tally.published, tally.records, tally.answers_lost, tally.kills
+            "{} of {} records published, {} lost, {} killed",
+            tally.published,
+            tally.records,
+            counted(&tally.answers_lost, "answer"),
+            counted(&tally.kills, "worker")
         );
         if let Some(bar) = &self.bar {
             bar.set_length(tally.owed);
@@ -272,6 +303,7 @@ mod tests {
         Report {
             events: 1_000,
             records: 1_300,
+            owing_nothing: 300,
             owed: 1_200,
             done: 1_200,
             held: 0,
@@ -303,22 +335,57 @@ mod tests {
     }
 
     #[test]
-    fn machines_get_exactly_the_promised_fields() {
+    fn machines_get_all_that_people_get() {
         let json = answer(&report(&[]), 7).json;
         let mut fields: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
         fields.sort_unstable();
         let promised = [
+            "answers_lost",
             "duplicates_at_provider",
             "effects",
+            "effects_owed",
+            "errors_answered",
             "events",
+            "events_owing_nothing",
             "held",
+            "in_flight_at_kills",
             "kills",
             "lost",
+            "records",
             "repeats_absorbed",
+            "right",
             "seconds",
+            "seed",
             "stale_ignored",
+            "wrong",
         ];
         assert_eq!(fields, promised);
         assert_eq!(json["seconds"], 21.4);
+        // Every number of the table, spelt as there, is among them.
+        let text = answer(&report(&[]), 7).text;
+        let numbers = json.as_object().unwrap().values().filter_map(serde_json::Value::as_u64);
+        let numbers: Vec<String> = numbers.map(thousands).collect();
+        let rows = text.lines().filter(|line| line.len() > 30 && !line.contains("every number"));
+        for line in rows {
+            let number: String = line.chars().skip(27).take(9).collect();
+            let number = number.trim().to_owned();
+            // Paid invoices are half of the effects owed.
+            assert!(number == "600" || numbers.contains(&number), "{line}");
+        }
+    }
+
+    #[test]
+    fn one_of_a_thing_is_not_many() {
+        assert_eq!(counted(&1, "worker"), "1 worker");
+        let left = LeftBehind {
+            database: "localhost:5432/test".to_owned(),
+            connector: "demo-1a2b3c".to_owned(),
+            schema_made: true,
+        };
+        insta::assert_snapshot!(left_text(&left), @r"
+
+        left in localhost:5432/test: the schema `oncely`, made by this run, and the rows of connector `demo-1a2b3c`;
+        look at them with the other commands; none removes them, so drop the database if it was made for this
+        ");
     }
 }

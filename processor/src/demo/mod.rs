@@ -31,7 +31,9 @@ use crate::config::Environment;
 /// What a demo is made from.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Equal seeds publish the same events, and meet the same faults on the demo's own servers.
+    /// Equal seeds publish the same events. On a private database, where the keys are the same in
+    /// every run, the provider fails the same attempts as well; which of them are under way at a kill
+    /// is up to the machine.
     pub seed: u64,
     /// `host:port` of a real Kafka; without it, a broker inside this process.
     pub kafka: Option<String>,
@@ -50,6 +52,17 @@ pub struct Finished {
     workers: Workers,
     world: World,
     settings: Vec<(String, String)>,
+}
+
+/// What a demo leaves in a database that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// `host:port/database`.
+    pub database: String,
+    /// Whose rows stay.
+    pub connector: String,
+    /// The schema `oncely` was not there before.
+    pub schema_made: bool,
 }
 
 /// Runs the demo to its verdict.
@@ -82,6 +95,12 @@ impl Finished {
     #[must_use]
     pub fn connector(&self) -> &str {
         &self.world.connector
+    }
+
+    /// What stays in a database that was given; `None` for a private one, which goes whole.
+    #[must_use]
+    pub fn left_behind(&self) -> Option<LeftBehind> {
+        self.world.left_behind()
     }
 
     /// Ends the workers in good order and takes away what the demo made.

@@ -47,6 +47,8 @@ pub struct Report {
     pub events: u64,
     /// Records that were published, repeats among them.
     pub records: u64,
+    /// Events that were applied and owe nothing: an invoice was created.
+    pub owing_nothing: u64,
     /// Effects that had to take place.
     pub owed: u64,
     /// Effects owed that took place at the provider.
@@ -125,6 +127,7 @@ pub(super) fn verdict(
     let report = Report {
         events: count(EVENTS),
         records: count(plan.publications.len()),
+        owing_nothing: stored.totals.applied.saturating_sub(count(plan.invoices.len())),
         owed: count(plan.owed()),
         done: count(done),
         held: count(held),

@@ -13,9 +13,9 @@ use oncely_rig::places::Scratch;
 use oncely_rig::postgres::{Cluster, PostgresOptions};
 use oncely_rig::provider::{Fault, FaultRates, Provider, ProviderOptions};
 
-use super::Options;
 use super::error::DemoError;
 use super::plan::PARTITIONS;
+use super::{LeftBehind, Options};
 use crate::config::{Database, Environment, Kafka};
 use crate::kafka::{ClientSettings, MockBroker, Topics};
 use crate::store::{Session, Settings, StoreError, migrate};
@@ -46,6 +46,8 @@ pub(super) struct World {
     /// The demo's own server, which ends with it.
     cluster: Option<Cluster>,
     host: String,
+    /// The schema was not there before.
+    schema_made: bool,
     // Last, so that it is removed when nobody writes there any more.
     pub(super) scratch: Scratch,
 }
@@ -67,7 +69,7 @@ impl World {
         let (cluster, database) = database(options).await?;
         let (database_url, host) = (database.url().to_owned(), database.place().to_owned());
         let store = Settings::parse(&database_url).map_err(StoreError::from)?;
-        bring_schema(&store, cluster.is_some()).await?;
+        let schema_made = bring_schema(&store, cluster.is_some()).await?;
         let topic = format!("oncely-demo-{run}");
         let (broker, client) = broker(options, &topic).await?;
         let scratch = Scratch::new(None, "demo").map_err(server("a directory"))?;
@@ -87,6 +89,7 @@ impl World {
             run,
             cluster,
             host,
+            schema_made,
             scratch,
         };
         world.write_files()?;
@@ -121,6 +124,12 @@ impl World {
 
     pub(super) fn session(&self) -> Session {
         Session::new(self.store.clone(), "demo")
+    }
+
+    pub(super) fn left_behind(&self) -> Option<LeftBehind> {
+        let (database, connector) = (self.host.clone(), self.connector.clone());
+        let left = LeftBehind { database, connector, schema_made: self.schema_made };
+        self.cluster.is_none().then_some(left)
     }
 
     /// Removes topic and group from a Kafka that is not ours. What cannot be removed is said.
@@ -171,21 +180,22 @@ async fn database(options: &Options) -> Result<(Option<Cluster>, Database), Demo
     Ok((Some(cluster), database))
 }
 
-/// Makes the schema where there is none. One that is there and of another version is left alone.
-async fn bring_schema(store: &Settings, is_private: bool) -> Result<(), DemoError> {
+/// Makes the schema where there is none, and says whether it did. One that is there and of another version is left alone.
+async fn bring_schema(store: &Settings, is_private: bool) -> Result<bool, DemoError> {
     let mut session = Session::new(store.clone(), "demo");
     let connection = session.connection().await?;
     let failed = |source| DemoError::Migrate { source: Box::new(source) };
     let steps = migrate::status(connection).await.map_err(failed)?;
     let applied = steps.iter().filter(|step| step.applied).count();
     if applied == steps.len() {
-        return Ok(());
+        return Ok(false);
     }
     if applied > 0 && !is_private {
         return Err(DemoError::OtherSchema);
     }
     let connection = session.connection().await?;
-    migrate::up(connection).await.map_err(|source| DemoError::Migrate { source: Box::new(source) })
+    migrate::up(connection).await.map_err(failed)?;
+    Ok(true)
 }
 
 async fn broker(options: &Options, topic: &str) -> Result<(Broker, ClientSettings), DemoError> {
