@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench servers
+.PHONY: help demo up test check format bench servers
 
 help: ## Show this list
 	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
@@ -15,6 +15,9 @@ demo: ## See it work: repeats, kills, and the table at the end; flags: ARGS="--s
 	@tests/install demo
 	@tests/postgres/fetch
 	$(CARGO) run -p oncely -- demo $(ARGS)
+
+up: servers ## Start a Kafka, a PostgreSQL and a provider to try things on, until Ctrl-C
+	$(CARGO) run -q -p oncely-rig --bin servers
 
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
 	$(CARGO) test --workspace --no-fail-fast

@@ -33,6 +33,11 @@ pub fn age_of(timestamp_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(age).unwrap_or(0))
 }
 
+/// For log lines: seconds with one decimal.
+pub fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10.0).round() / 10.0
+}
+
 /// Calls per period for loops that must not drift; the first tick comes at once, and missed ones
 /// are skipped instead of made up for.
 pub fn every(period: Duration) -> tokio::time::Interval {

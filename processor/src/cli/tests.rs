@@ -196,3 +196,59 @@ fn every_command_that_is_run_has_examples() {
     look(&command, &mut without);
     assert_eq!(without, Vec::<String>::new());
 }
+
+/// Fenced blocks of a language in the README.
+fn readme(language: &str) -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_commands_of_the_readme_are_commands() {
+    let blocks = readme("sh").join("\n");
+    let lines = blocks.lines().map(|line| line.split(" #").next().unwrap().trim());
+    let mut tried = 0;
+    for line in lines.filter(|line| line.starts_with("oncely ")) {
+        // As a shell splits it, as far as the README goes.
+        let mut args = Vec::new();
+        for (index, part) in line.split('"').enumerate() {
+            if index % 2 == 1 {
+                args.push(part.to_owned());
+            } else {
+                args.extend(part.split_whitespace().map(str::to_owned));
+            }
+        }
+        let parsed = Cli::try_parse_from(args.iter().map(OsString::from));
+        assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        tried += 1;
+    }
+    assert!(tried > 12, "only {tried} commands were found");
+    // Variables that it exports are settings.
+    for name in blocks.split_whitespace().filter_map(|word| word.split_once('=')) {
+        let pairs = [(name.0, "x")];
+        config::check_names(&Environment::of_pairs(pairs)).unwrap();
+    }
+}
+
+#[test]
+fn the_connector_of_the_readme_does_what_the_readme_says() {
+    let dir = std::env::temp_dir().join(format!("oncely-readme-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let whole = readme("yaml").into_iter().find(|block| block.starts_with("version: 1")).unwrap();
+    std::fs::write(dir.join("signup.yaml"), whole).unwrap();
+    std::fs::write(dir.join("ada.json"), readme("json").concat()).unwrap();
+    let answer = |command: &str| {
+        let args = ["oncely", command, dir.to_str().unwrap()].map(OsString::from);
+        let cli = Cli::try_parse_from(args).unwrap();
+        let pairs = [("PROVIDER_URL", "http://127.0.0.1:1")];
+        let context = cli.global.context(Environment::of_pairs(pairs)).unwrap();
+        started(cli.command, &context).unwrap()
+    };
+    for command in ["validate", "test"] {
+        let answer = answer(command);
+        assert_eq!(answer.exit, Exit::Ok, "{}", answer.text);
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -75,17 +75,12 @@ impl Outage {
         let told = story.back(part, clock::now());
         self.0.is_on.store(!story.missing.is_empty(), Ordering::Release);
         let Some(away) = told else { return };
-        let away_s = seconds(away);
+        let away_s = clock::seconds(away);
         match self.0.dependency {
             Dependency::Database => tracing::info!(parent: None, away_s, "the database is back"),
             Dependency::Kafka => tracing::info!(away_s, "kafka is back"),
         }
     }
-}
-
-/// With one decimal.
-fn seconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 10.0).round() / 10.0
 }
 
 // --------------------------------------------------------------------------------------------- //

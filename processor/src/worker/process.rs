@@ -143,7 +143,7 @@ impl Process {
 
 /// Says what the drain came to.
 fn say_drained(began: Moment, claims: &Claims) {
-    let took_s = clock::since(began).as_secs_f64();
+    let took_s = clock::seconds(clock::since(began));
     let left = claims.keys();
     if left.is_empty() {
         tracing::info!(took_s, "drained: nothing is left in flight");

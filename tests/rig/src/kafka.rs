@@ -107,6 +107,12 @@ impl Kafka {
         addresses.collect::<Vec<_>>().join(",")
     }
 
+    /// Directory with the jars, Kafka's own tools among them.
+    #[must_use]
+    pub fn libs_dir(&self) -> &Path {
+        &self.libs
+    }
+
     /// Numbers of the brokers: from 1.
     #[must_use]
     pub fn broker_ids(&self) -> Vec<u16> {
