@@ -16,6 +16,7 @@
 mod admin;
 mod back_pressure;
 mod cluster;
+mod encrypted;
 mod faults;
 mod member;
 mod mock;

@@ -98,6 +98,7 @@ impl Context {
             | KafkaError::Thread { .. }
             | KafkaError::Unavailable { .. }
             | KafkaError::TimedOut { .. }
+            | KafkaError::Unreachable { .. }
             | KafkaError::Produce(_) => {
                 let brokers = self.environment.raw("ONCELY_KAFKA_BROKERS").unwrap_or_default();
                 format!("kafka at {brokers} cannot be reached")

@@ -118,6 +118,7 @@ fn of_kafka(error: &KafkaError) -> Exit {
         | KafkaError::Thread { .. }
         | KafkaError::Unavailable { .. }
         | KafkaError::TimedOut { .. }
+        | KafkaError::Unreachable { .. }
         | KafkaError::Produce(_) => Exit::Unavailable,
     }
 }

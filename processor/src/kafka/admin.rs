@@ -91,8 +91,28 @@ impl std::fmt::Debug for Admin {
     }
 }
 
-/// Logs at debug level: every error is also in an answer.
-pub(super) struct Quiet;
+/// Events of the client that are looked through for a reason.
+const EVENTS_MAX: usize = 50;
+/// Characters of the client's words that are kept.
+const SAID_CHARS_MAX: usize = 500;
+
+/// Logs at debug level: every error is also in an answer. Keeps the last one, since the client gives
+/// no reason with a time-out.
+#[derive(Clone, Default)]
+pub(super) struct Quiet {
+    said: Arc<Mutex<String>>,
+}
+
+impl Quiet {
+    fn keep(&self, text: &str) {
+        let text = text.chars().take(SAID_CHARS_MAX).collect();
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl ClientContext for Quiet {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -100,6 +120,10 @@ impl ClientContext for Quiet {
     }
     fn stats(&self, _statistics: Statistics) {}
     fn error(&self, error: ClientError, reason: &str) {
+        // That all are down says less than why one of them is.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.keep(reason);
+        }
         tracing::debug!(%error, reason, "kafka admin client reports trouble");
     }
 }
@@ -124,10 +148,11 @@ impl Admin {
         group: &str,
         limit: Duration,
     ) -> Result<Self, KafkaError> {
-        let admin = AdminClient::from_config_and_context(&settings.without_fetching(), Quiet)
-            .map_err(KafkaError::Client)?;
+        let admin =
+            AdminClient::from_config_and_context(&settings.without_fetching(), Quiet::default())
+                .map_err(KafkaError::Client)?;
         let reader = peek::reader_config(settings, group)
-            .create_with_context(Quiet)
+            .create_with_context(Quiet::default())
             .map_err(KafkaError::Client)?;
         Ok(Self { inner: Arc::new(Inner { limit, admin, reader: Mutex::new(reader) }) })
     }
@@ -331,7 +356,24 @@ impl Inner {
 
     fn cluster_id(&self) -> Result<String, KafkaError> {
         let id = self.admin.inner().fetch_cluster_id(self.limit);
-        id.ok_or(KafkaError::TimedOut { asked: "cluster id" })
+        id.ok_or_else(|| {
+            let (asked, said) = ("cluster id", self.why_unreachable());
+            if said.is_empty() {
+                KafkaError::TimedOut { asked }
+            } else {
+                KafkaError::Unreachable { asked, said }
+            }
+        })
+    }
+
+    /// What the client last said of brokers that it could not use; empty for nothing. Only the reader
+    /// hands on what it meets, and only when it is polled.
+    fn why_unreachable(&self) -> String {
+        let reader = self.reader();
+        for _ in 0..EVENTS_MAX {
+            drop(reader.poll(Duration::from_millis(1)));
+        }
+        reader.context().said()
     }
 
     fn is_mock_broker(&self) -> Result<bool, KafkaError> {

@@ -42,6 +42,14 @@ pub enum KafkaError {
         /// What was asked.
         asked: &'static str,
     },
+    /// No broker can be used, and the client says why: an address, a certificate, a credential.
+    #[error("kafka did not answer in time: {asked} ({said})")]
+    Unreachable {
+        /// What was asked.
+        asked: &'static str,
+        /// The client's last words.
+        said: String,
+    },
     /// The topic does not exist, or may not be seen: create it or grant access.
     #[error("topic {topic} does not exist, or this client may not see it")]
     TopicMissing {
@@ -58,7 +66,10 @@ impl KafkaError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable { .. } | Self::TimedOut { .. } | Self::Produce(_) => true,
+            Self::Unavailable { .. }
+            | Self::TimedOut { .. }
+            | Self::Unreachable { .. }
+            | Self::Produce(_) => true,
             Self::Settings(_)
             | Self::Client(_)
             | Self::Fatal { .. }

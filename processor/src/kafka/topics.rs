@@ -33,8 +33,9 @@ impl Topics {
     /// # Errors
     /// The client refuses its settings.
     pub fn new(settings: &ClientSettings) -> Result<Self, KafkaError> {
-        let admin = AdminClient::from_config_and_context(&settings.without_fetching(), Quiet)
-            .map_err(KafkaError::Client)?;
+        let admin =
+            AdminClient::from_config_and_context(&settings.without_fetching(), Quiet::default())
+                .map_err(KafkaError::Client)?;
         Ok(Self { admin })
     }
 
