@@ -102,3 +102,29 @@ async fn r4_thrown_out_of_the_group_while_its_lease_holds() {
     );
     world.check_invariants().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k1_k20_frozen_for_longer_than_the_broker_waits_for_a_member() {
+    let mut wiring = Wiring::invoices("silent-848").effects([charge(), note()]);
+    wiring.protocol = "consumer";
+    let mut world = World::plan(wiring).lease_ms(20_000).start().await;
+    world.run().await;
+    world.pay_many(1, 6, 2).await;
+    world.settled().await;
+    world.workers[0].freeze();
+    world.pay_many(7, 6, 2).await;
+    world.run().await;
+    world.until("the other one to have all", async || world.effects_in("done").await == 24).await;
+    world.workers[0].thaw();
+    world.pay_many(13, 6, 2).await;
+    world.until("all", async || world.effects_in("done").await == 36).await;
+    // It goes on, or it ends and says so; what it never does is to stay without a word.
+    if !world.workers[0].runs() {
+        let code = world.workers[0].wait_exit(BOUND).await;
+        assert!(code.is_some_and(|code| code != 0), "{code:?}");
+        assert!(world.workers[0].log().contains("kafka client failed for good"));
+    }
+    world.settled().await;
+    assert_eq!(world.provider.counts().received, 36, "nobody was called twice");
+    world.check_invariants().await;
+}

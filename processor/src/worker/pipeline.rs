@@ -6,6 +6,7 @@
 mod drain;
 mod intake;
 mod shown;
+mod silence;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -52,9 +53,6 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASK_STOPPED_EVERY: Duration = Duration::from_secs(3);
 /// Open effects asked for at a time.
 const ASK_MAX: usize = 5_000;
-/// Longest time without a poll, beyond a drain, before the consumer counts as stuck and the process
-/// is better ended.
-const SILENT_MAX: Duration = Duration::from_secs(30);
 /// Longest time, beyond `offset_wait`, in which unfinished records may leave every position where it
 /// is, before the process says that it is of no use.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
@@ -202,7 +200,7 @@ impl Pipeline {
                 }
             }
             tick.tick();
-            if self.handle.silent_for() > SILENT_MAX.saturating_add(self.shared.timing.drain) {
+            if self.handle.silent_for() > silence::bound(self.shared.timing.drain) {
                 let cause = "the consumer has not polled for too long".to_owned();
                 self.health.fatal(format!("{name}: {cause}"));
                 fatal = Some(cause);
