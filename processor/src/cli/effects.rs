@@ -40,7 +40,7 @@ A person's word ends unknown. What was seen before stays in the audit row and in
   skipped    it is not wanted: effects after it are skipped as well
 
 Examples:
-  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'seen in the mailbox'
+  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'was seen'
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --by ana --reason INC-7
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run")]
     Resolve(Resolve),

@@ -1,6 +1,8 @@
 //! `oncely help`: commands, settings, and codes of findings.
 
 use clap::CommandFactory;
+use oncely_connectors::file::Code;
+use oncely_core::expr::spelling::nearest;
 use serde_json::json;
 
 use super::answer::Answer;
@@ -10,7 +12,7 @@ use crate::config::SETTINGS;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Help {
-    /// A command, a code like E041, or `settings`
+    /// A command, a code of a finding like E041, or `settings`
     topic: Vec<String>,
 }
 
@@ -30,11 +32,24 @@ impl Help {
         command.build();
         let mut at = &mut command;
         for name in &self.topic {
-            let unknown = || CliError::Usage(format!("there is no command or code {name:?}"));
+            let known: Vec<String> =
+                at.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+            let unknown = || CliError::Usage(no_topic(name, &known));
             at = at.find_subcommand_mut(name).ok_or_else(unknown)?;
         }
         let text = at.render_long_help().to_string();
         Ok(Answer::new(text.clone(), json!({ "help": text })))
+    }
+}
+
+fn no_topic(name: &str, commands: &[String]) -> String {
+    let codes = Code::ALL.iter().map(|code| code.as_str());
+    let words = commands.iter().map(String::as_str).chain(["settings"]).chain(codes);
+    match nearest(name, words) {
+        Some(near) => format!("there is no help on {name:?}, did you mean {near}?"),
+        None => format!(
+            "there is no help on {name:?}: name a command, a code of a finding like E041, or settings"
+        ),
     }
 }
 

@@ -34,7 +34,14 @@ use self::exit::{CliError, Exit};
 use crate::config::{self, Environment};
 use crate::store::admin::parked::Place;
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
+Examples:
+  oncely demo                           see it work; needs no Kafka and no PostgreSQL
+  oncely validate connectors/           check connector files
+  oncely test connectors/               run the tests that they hold; nothing is sent
+  oncely run connectors/ --migrate      run them; settings: oncely help settings
+  oncely explain in_1009:invoice.paid   what became of one business event
+
 Exit codes:
   0   done
   1   a check failed, or what was asked for is not there
@@ -49,7 +56,7 @@ Exit codes:
     name = "oncely",
     version,
     max_term_width = 100,
-    after_help = EXIT_CODES,
+    after_help = AFTER_HELP,
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -65,7 +72,8 @@ enum Command {
     #[command(after_help = "\
 Examples:
   oncely validate connectors/
-  oncely validate connectors/invoice-paid.yaml --live --database postgres://… --brokers kafka:9093
+  oncely validate connectors/ --live    also schema, topics and secrets, where it will run
+  oncely validate connectors/ --deny-warnings --output json
   oncely help E041                      what a code means")]
     Validate(validate::Validate),
     /// Play sample events: decision, transition, rendered requests; nothing is sent
@@ -82,7 +90,8 @@ Examples:
 SIGTERM stops cleanly: what is in flight is settled first. Settings: oncely help settings
 
 Examples:
-  oncely run connectors/ --database postgres://oncely@localhost/oncely --brokers localhost:9092 --migrate")]
+  oncely run connectors/ --migrate
+  oncely run connectors/invoice-paid.yaml --config staging.env --http-listen 127.0.0.1:9091")]
     Run(run::Run),
     /// See it work: events, repeats, faults and kills, and a table of what took place
     #[command(after_help = "\
@@ -96,7 +105,13 @@ Examples:
   oncely demo --kafka localhost:9092 --database postgres://postgres@localhost/test")]
     Demo(demo::Demo),
     /// Bring the schema in the database up to date
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely migrate status
+  oncely migrate up"
+    )]
     Migrate(migrate::Migrate),
     /// Tell the whole life of one business event
     #[command(after_help = "\
@@ -105,16 +120,41 @@ Examples:
   oncely explain in_1009 --connector invoice-paid --output json")]
     Explain(explain::Explain),
     /// See effects, and resolve those that need a person
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely effects list --status held
+  oncely effects show ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817
+  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'seen there'"
+    )]
     Effects(effects::Effects),
     /// See dead letters: what could not be read, and effects that were rejected
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely dlq list --connector invoice-paid
+  oncely dlq show 17"
+    )]
     Dlq(parked::Parked),
     /// See the quarantine: conflicts and invalid transitions
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely quarantine list --connector invoice-paid
+  oncely quarantine show 4"
+    )]
     Quarantine(parked::Parked),
     /// See positions, and accept a topic that changed
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely progress list --stopped
+  oncely progress accept --group g --topic invoices --all --at earliest --reason INC-7"
+    )]
     Progress(progress::Progress),
     /// Print the JSON schema of connector files, for editors
     #[command(after_help = "\

@@ -44,8 +44,8 @@ records were lost. Accepting raises the epoch of the position and goes on
 earliest and latest ask Kafka.
 
 Examples:
-  oncely progress accept --group oncely.invoices --topic invoices --all --at earliest --reason INC-7 --dry-run
-  oncely progress accept --group oncely.invoices --topic invoices --partition 3 --at 118 --reason INC-7")]
+  oncely progress accept --group g --topic invoices --all --at earliest --reason INC-7 --dry-run
+  oncely progress accept --group g --topic invoices --partition 3 --at 118 --reason INC-7")]
     Accept(Accept),
 }
 

@@ -108,7 +108,10 @@ fn codes_and_settings_are_explained() {
     let said =
         ["E041", "settings", "effects"].map(|topic| answered(&["help", topic]).unwrap().text);
     insta::assert_snapshot!("help_topics", said.join("\n---\n"));
-    assert_eq!(answered(&["help", "E999"]).unwrap_err().exit(), Exit::Usage);
+    let wrong = |topic: &[&str]| answered(&[&["help"], topic].concat()).unwrap_err();
+    assert_eq!(wrong(&["E999"]).exit(), Exit::Usage);
+    assert!(wrong(&["efects"]).to_string().ends_with("did you mean effects?"));
+    assert!(wrong(&["effects", "resolv"]).to_string().ends_with("did you mean resolve?"));
 }
 
 #[test]
@@ -181,20 +184,28 @@ fn a_mistyped_reason_is_no_empty_list() {
 
 /// Whoever asks how a command is used is shown it.
 #[test]
-fn every_command_that_is_run_has_examples() {
+fn every_help_has_examples() {
     let mut command = Cli::command();
     command.build();
     let mut without = Vec::new();
     fn look(command: &clap::Command, without: &mut Vec<String>) {
         let names: Vec<_> = command.get_subcommands().filter(|c| c.get_name() != "help").collect();
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        if names.is_empty() && !text.contains("Examples:") {
+        if !text.contains("Examples:") {
             without.push(command.get_bin_name().unwrap_or("").to_owned());
         }
         names.into_iter().for_each(|command| look(command, without));
     }
     look(&command, &mut without);
     assert_eq!(without, Vec::<String>::new());
+    // A command that is broken into two lines cannot be copied.
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    let mut text = String::new();
+    collect(&mut command, &mut text);
+    let examples = text.lines().filter(|line| line.starts_with("  oncely "));
+    let long: Vec<_> = examples.filter(|line| line.len() > 98).collect();
+    assert!(long.is_empty(), "{long:#?}");
 }
 
 /// Fenced blocks of a language in the README.

@@ -48,7 +48,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
     ("ONCELY_LOG_BUSINESS_ID", "hash", "hash or plain"),
     ("ONCELY_ACTOR", "the user's name", "who stands in audit rows; --by wins"),
-    ("ONCELY_CACHE", "", "where the servers that demo and tests fetch are kept"),
+    ("ONCELY_CACHE", "~/.cache/oncely", "where servers are kept that demo and tests fetch"),
 ];
 
 /// All that `oncely run` needs besides its connectors.
