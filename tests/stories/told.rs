@@ -1,4 +1,5 @@
-//! What the log tells whoever was not there: enough to act on, and no more lines than facts.
+//! What the log tells whoever was not there: enough to act on, and no more lines than facts; and how a
+//! process ends.
 
 use std::time::Duration;
 
@@ -117,5 +118,26 @@ async fn a_stop_tells_what_is_drained_and_what_was_left() {
     world.settled().await;
     world.stop_all().await;
     assert_eq!(lines(&world, second, &["drained: nothing is left"]).len(), 1);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w15_a_stop_waits_for_no_effect_that_waits_itself() {
+    let wiring = Wiring::invoices("patient").effects([charge()]);
+    let plan = World::plan(wiring).unsampled().session_ms(20_000);
+    let mut world = plan.env("ONCELY_SHUTDOWN_GRACE", "30s").start().await;
+    let worker = world.run().await;
+    world.provider_proxy.listener_off().await;
+    world.pay_many(1, 4, 2).await;
+    let tried = "SELECT count(*) FROM oncely.effect WHERE status = 'waiting' AND attempts > 0";
+    world.until_count("refused connections", tried, 4).await;
+    world.workers[worker].sigterm();
+    let asked = std::time::Instant::now();
+    assert_eq!(world.workers[worker].wait_exit(BOUND).await, Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?}", asked.elapsed());
+    assert_eq!(lines(&world, worker, &["drained: nothing is left"]).len(), 1);
+    world.provider_proxy.listener_on().await.unwrap();
+    world.run().await;
+    world.settled().await;
     world.check_invariants().await;
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use self::drain::Drain;
 use super::call::{self, Ended, How};
-use super::claims::Held;
+use super::claims::{Claims, Held};
 use super::item::Item;
 use super::keeper::Positions;
 use super::lease::Lease;
@@ -111,6 +111,9 @@ pub(super) struct Pipeline {
     counted: ConsumerCounts,
     moved_last: Moment,
     asked_stopped: Moment,
+    claims: Claims,
+    /// Since when no call has been in flight.
+    quiet_since: Option<Moment>,
 }
 
 /// The ends of the parts that a pipeline talks to.
@@ -121,6 +124,7 @@ pub(super) struct Ends {
     pub(super) ended: mpsc::UnboundedSender<Ended>,
     pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
     pub(super) writers: Vec<mpsc::Sender<Vec<Item>>>,
+    pub(super) claims: Claims,
 }
 
 /// How a pipeline ended.
@@ -164,6 +168,8 @@ impl Pipeline {
             counted: ConsumerCounts::default(),
             moved_last: clock::now(),
             asked_stopped: clock::now(),
+            claims: ends.claims,
+            quiet_since: None,
         }
     }
 

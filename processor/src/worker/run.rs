@@ -300,7 +300,7 @@ fn start_parts(
     };
     vital.spawn("sweeper", sweeper.run());
     vital.spawn("asker", ask(session("asker"), questions, pipeline));
-    Ends { messages, starter, keeper, ended, asker, writers }
+    Ends { messages, starter, keeper, ended, asker, writers, claims: parts.claims.clone() }
 }
 
 async fn write(

@@ -1,5 +1,7 @@
 //! Giving partitions up: what is in flight is finished within a bound, the rest is the next owner's.
 
+use std::time::Duration;
+
 use super::{Pipeline, Shard};
 use crate::clock::{self, Moment};
 use crate::kafka::{AssignmentId, DrainAnswer, RevokeCause, Revoked};
@@ -10,7 +12,13 @@ pub(super) struct Drain {
     assignments: Vec<AssignmentId>,
     deadline: Moment,
     answer: DrainAnswer,
+    /// The process ends: nothing is claimed any more.
+    stopping: bool,
 }
+
+/// For so long no call may have been in flight before a stop waits for no effect any more: what was
+/// settled last is still on its way here.
+const QUIET: Duration = Duration::from_millis(300);
 
 impl Pipeline {
     pub(super) fn revoke(&mut self, revoked: Revoked) {
@@ -56,7 +64,8 @@ impl Pipeline {
                 let wait = drain_max.min(self.shared.timing.drain);
                 let deadline =
                     clock::now().checked_add(wait.mul_f32(0.9)).unwrap_or_else(clock::now);
-                self.drains.push(Drain { assignments, deadline, answer });
+                let stopping = cause == RevokeCause::Stop;
+                self.drains.push(Drain { assignments, deadline, answer, stopping });
             }
         }
         self.show_partitions();
@@ -69,12 +78,19 @@ impl Pipeline {
         }
         self.keep();
         let now = clock::now();
+        self.quiet_since = match self.quiet_since {
+            _ if self.claims.count() > 0 => None,
+            quiet => Some(quiet.unwrap_or(now)),
+        };
+        let is_quiet = self.quiet_since.is_some_and(|since| clock::since(since) >= QUIET);
         let mut open = Vec::new();
         for drain in std::mem::take(&mut self.drains) {
+            // Effects that wait for their next attempt are not claimed by a process that ends.
+            let nothing_comes = drain.stopping && is_quiet;
             let in_flight = |assignment: &AssignmentId| {
                 self.partitions.get(assignment).is_some_and(|partition| {
                     partition.unwritten > 0
-                        || self.waiting.of(*assignment) > 0
+                        || (self.waiting.of(*assignment) > 0 && !nothing_comes)
                         || partition.tracker.position() > partition.kept
                 })
             };
