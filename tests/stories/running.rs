@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::Fate;
 use oncely_tests::wiring::{charge, hook, usage};
 use oncely_tests::world::BOUND;
@@ -108,4 +109,30 @@ async fn two_connectors_read_one_topic_in_one_process() {
     assert!(log.repeated().is_empty(), "{:?}", log.repeated());
     assert_eq!((log.effects_at("/v1/charges"), log.effects_at("/keyed/hooks")), (10, 10));
     assert_eq!(world.count("SELECT count(*) FROM oncely.inbox").await, 20, "memories are apart");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_throttle_that_outlives_the_retry_plan_uses_none_of_it_up() {
+    let mut charge = charge();
+    charge.replace(
+        "attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m",
+        "attempts: 6, backoff: 400ms..400ms, max_elapsed: 2s",
+    );
+    let wiring = Wiring::invoices("throttled").effects([charge]);
+    let mut world = World::plan(wiring).start().await;
+    world.run().await;
+    world.provider.fail(Rule::always(Fault::status(429)).to("/v1/charges"));
+    world.pay(&World::invoice(1), 0).await;
+    let long = "SELECT count(*) FROM oncely.effect
+        WHERE attempts >= 10 AND now() - first_sent_at > interval '3 seconds'";
+    world.until_count("a throttle longer than the plan", long, 1).await;
+    // Then the provider is away for a moment, as when it is started anew.
+    world.provider_proxy.listener_off().await;
+    let failed = "SELECT count(*) FROM oncely.effect WHERE failures > 0";
+    world.until_count("a refused connection", failed, 1).await;
+    world.provider.heal();
+    world.provider_proxy.listener_on().await.unwrap();
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 1, "nothing is held for a person");
+    world.check_invariants().await;
 }
