@@ -39,15 +39,3 @@ impl BenchError {
 }
 
 pub(crate) type Result<T> = std::result::Result<T, BenchError>;
-
-/// An error with all its causes, for one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}

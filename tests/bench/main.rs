@@ -25,8 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use connector::IN_FLIGHT;
-use error::{BenchError, Result, chain};
+use error::{BenchError, Result};
 use figure::{Limit, Series, print, say};
+use oncely_core::cause::chain;
 use services::Services;
 use workload::Workload;
 

@@ -38,11 +38,19 @@ impl EffectLines {
         let blank = Self { id, endpoint, yaml: format!("  - id: {id}\n") };
         blank.with(yaml)
     }
+
+    /// One that calls a provider, with bounds that suit a story.
+    fn call(id: &'static str, endpoint: &'static str, yaml: &str) -> Self {
+        Self::new(id, endpoint, yaml).with(
+            "timeout: { connect: 1s, total: 5s }
+retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }",
+        )
+    }
 }
 
 /// A card is charged: form body, keyed, for 24 hours.
 pub fn charge() -> EffectLines {
-    EffectLines::new(
+    EffectLines::call(
         "charge",
         "/v1/charges",
         r#"type: billing
@@ -52,15 +60,13 @@ request:
   url: "{provider}/v1/charges"
   form: { amount: "{{ event.data.amount }}", currency: "{{ event.data.currency }}", description: "{{ event.data.invoice }}" }
 record: { charge_id: response.json.id }
-on_unknown: retry_same_key
-timeout: { connect: 1s, total: 5s }
-retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+on_unknown: retry_same_key"#,
     )
 }
 
 /// A mail by an API that knows keys.
 pub fn receipt() -> EffectLines {
-    EffectLines::new(
+    EffectLines::call(
         "receipt",
         "/emails",
         r#"type: email
@@ -70,15 +76,13 @@ to: "{{ event.data.email }}"
 subject: "Receipt {{ event.data.invoice }}"
 text: "Thank you."
 provider: { kind: resend, url: "{provider}", from: billing@example.com, token: "${env:STORY_TOKEN}" }
-on_unknown: retry_same_key
-timeout: { connect: 1s, total: 5s }
-retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+on_unknown: retry_same_key"#,
     )
 }
 
 /// A mail by SMTP, which knows no keys.
 pub fn letter() -> EffectLines {
-    EffectLines::new(
+    EffectLines::call(
         "letter",
         "smtp",
         r#"type: email
@@ -88,15 +92,13 @@ to: "{{ event.data.email }}"
 subject: "Letter {{ event.data.invoice }}"
 text: "Thank you."
 provider: { kind: smtp, server: "smtp://{smtp}", from: billing@example.com }
-on_unknown: hold
-timeout: { connect: 1s, total: 5s }
-retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+on_unknown: hold"#,
     )
 }
 
 /// A call that is keyed, in JSON.
 pub fn hook() -> EffectLines {
-    EffectLines::new(
+    EffectLines::call(
         "hook",
         "/keyed/hooks",
         r#"type: http
@@ -106,15 +108,13 @@ request:
   url: "{provider}/keyed/hooks"
   json: { event: "{{ event.id }}", cents: "{{ event.data.amount }}" }
 idempotency: { header: Idempotency-Key, window: 24h }
-on_unknown: retry_same_key
-timeout: { connect: 1s, total: 5s }
-retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+on_unknown: retry_same_key"#,
     )
 }
 
 /// A call that cannot be repeated and cannot be asked for.
 pub fn note() -> EffectLines {
-    EffectLines::new(
+    EffectLines::call(
         "note",
         "/plain/notes",
         r#"type: http
@@ -124,9 +124,7 @@ request:
   method: POST
   url: "{provider}/plain/notes"
   json: { reference: "{{ event.data.invoice }}" }
-on_unknown: hold
-timeout: { connect: 1s, total: 5s }
-retry: { attempts: 20, backoff: 50ms..400ms, max_elapsed: 10m }"#,
+on_unknown: hold"#,
     )
 }
 

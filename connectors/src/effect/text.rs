@@ -1,17 +1,11 @@
 //! The text that is kept with an attempt: short, printable, without secrets.
 
-use std::error::Error;
-use std::fmt::Write;
-
 use oncely_core::effect::outcome::TEXT_CHARS_MAX;
 
 use crate::secret::Secret;
 
 /// Bytes of an answer that are looked at for its text.
 pub(super) const TEXT_BYTES_READ: usize = 4 * 1024;
-
-/// Causes of an error that are written out.
-const CAUSES_MAX: usize = 8;
 
 /// Bytes from which on a value is taken for a secret; a shorter one would blot out ordinary words.
 const SECRET_BYTES_MIN: usize = 4;
@@ -46,22 +40,6 @@ impl Redactor {
         let printable = |letter: char| if letter.is_control() { ' ' } else { letter };
         text.chars().map(printable).take(TEXT_CHARS_MAX).collect()
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    for _ in 0..CAUSES_MAX {
-        let Some(error) = cause else { break };
-        let shown = error.to_string();
-        // Some libraries repeat the cause in their own text.
-        if !text.contains(&shown) && write!(text, ": {shown}").is_err() {
-            break;
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! - [`connector`]: a connector, checked and compiled
 //! - [`event`]: a record with its identity; [`render`]: the request that an event makes
 //! - [`effect`]: requests, outcomes, and what follows from them
+//! - [`cause`]: an error with its causes, for people
 
 #![cfg_attr(
     test,
@@ -22,6 +23,7 @@
     )
 )]
 
+pub mod cause;
 pub mod connector;
 pub mod decide;
 pub mod effect;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::answer::{Answer, Output};
 use super::exit::CliError;
-pub(super) use crate::telemetry::chain;
+pub(super) use oncely_core::cause::chain;
 
 /// Prints an answer on standard output. A closed pipe is no error: the reader has seen enough.
 pub(super) fn answer(output: Output, answer: &Answer) {

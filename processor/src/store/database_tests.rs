@@ -16,6 +16,7 @@ use super::admin::{events, totals};
 use super::batch::{self, Written};
 use super::claim::{self, Claim};
 use super::settle::{self, Settlement};
+use super::sweep::Expired;
 use super::{PgConnection, Settings, migrate, share, sweep};
 
 /// A cluster with the schema in it.
@@ -144,17 +145,17 @@ async fn an_effect_is_remembered_as_long_as_any_event_that_owes_it() {
     assert_eq!(write(c, &owing(2, &[0x11, 0x12], &[0x12])).await, Written::All);
     assert_eq!(world.effects().await, "10x1 11x2 12x1");
     world.age(&[1]).await;
-    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 1);
     assert_eq!(world.effects().await, "11x1 12x1", "the shared one is not forgotten");
     assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "2");
 
     // A third event finds it and shares it; it goes with the last owner, whoever that is.
     assert_eq!(write(c, &owing(3, &[0x11], &[])).await, Written::All);
     world.age(&[3]).await;
-    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 1);
     assert_eq!(world.effects().await, "11x1 12x1");
     world.age(&[2]).await;
-    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 1);
     assert_eq!(world.effects().await, "");
     assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "0");
     assert_eq!(write(c, &owing(4, &[0x11], &[])).await, Written::LostRace, "it is gone");
@@ -170,7 +171,7 @@ async fn owners_of_one_batch_and_of_one_slice_are_counted_each() {
     assert_eq!(write(c, &both).await, Written::All);
     assert_eq!(world.effects().await, "11x2");
     world.age(&[1, 2]).await;
-    assert_eq!(sweep::remove_closed(c, 1, RETENTION_MS, 10).await.unwrap(), 2);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 2);
     assert_eq!(world.effects().await, "");
 }
 
@@ -183,7 +184,7 @@ async fn an_event_that_shares_an_effect_while_retention_runs_keeps_it() {
     let mut sharing = connection.begin().await.unwrap();
     assert_eq!(write(&mut sharing, &owing(2, &[0x11], &[])).await, Written::All);
     let mut other = world.connect().await;
-    let removing = sweep::remove_closed(&mut other, 1, RETENTION_MS, 10);
+    let removing = sweep::remove(&mut other, Expired::Closed, 1, RETENTION_MS, 10);
     let committing = async {
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         while world.text(waits).await == "0" {

@@ -99,38 +99,36 @@ pub async fn blocked_lanes(
     Ok(rows.into_iter().map(|row| key(row.lane)).collect())
 }
 
-/// Removes a slice of closed inbox rows older than the retention; gives how many went.
-pub async fn remove_closed(
-    connection: &mut PgConnection,
-    connector_id: i32,
-    retention_ms: u64,
-    limit: i64,
-) -> Result<u64> {
-    let retention = millis(retention_ms);
-    let query = query_file!("src/store/sql/retention_closed.sql", connector_id, retention, limit);
-    Ok(query.execute(connection).await?.rows_affected())
+/// What retention takes away, a slice at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// Closed inbox rows with their effects.
+    Closed,
+    /// Event bytes that nothing needs any more.
+    Payloads,
+    /// Requests and results of final effects; their keys stay and still suppress.
+    Results,
 }
 
-/// Removes a slice of event bytes that nothing needs any more.
-pub async fn remove_payloads(
+/// Removes a slice of what is older than the retention; gives how many rows it took.
+pub async fn remove(
     connection: &mut PgConnection,
-    connector_id: i32,
+    expired: Expired,
+    connector: i32,
     retention_ms: u64,
     limit: i64,
 ) -> Result<u64> {
-    let retention = millis(retention_ms);
-    let query = query_file!("src/store/sql/retention_payloads.sql", connector_id, retention, limit);
-    Ok(query.execute(connection).await?.rows_affected())
-}
-
-/// Drops the requests and results of a slice of final effects; their keys stay and still suppress.
-pub async fn remove_results(
-    connection: &mut PgConnection,
-    connector_id: i32,
-    retention_ms: u64,
-    limit: i64,
-) -> Result<u64> {
-    let retention = millis(retention_ms);
-    let query = query_file!("src/store/sql/retention_results.sql", connector_id, retention, limit);
+    let kept = millis(retention_ms);
+    let query = match expired {
+        Expired::Closed => {
+            query_file!("src/store/sql/retention_closed.sql", connector, kept, limit)
+        }
+        Expired::Payloads => {
+            query_file!("src/store/sql/retention_payloads.sql", connector, kept, limit)
+        }
+        Expired::Results => {
+            query_file!("src/store/sql/retention_results.sql", connector, kept, limit)
+        }
+    };
     Ok(query.execute(connection).await?.rows_affected())
 }

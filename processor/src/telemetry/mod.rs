@@ -5,7 +5,6 @@
 //! Never: a payload, a secret, or an id as a label.
 
 mod business_id;
-mod cause;
 mod connector;
 mod family;
 mod label;
@@ -16,7 +15,6 @@ mod metrics;
 mod outage;
 
 pub use business_id::{BusinessId, show_business_ids};
-pub use cause::chain;
 pub use connector::{ConnectorMetrics, ConnectorShape, EffectMetrics};
 pub use family::{Count, Level, Seconds, Sizes, TelemetryError};
 pub use label::{

@@ -44,6 +44,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use oncely_core::cause::chain;
 use oncely_core::connector::Connector;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
@@ -63,7 +64,6 @@ pub use self::run::RunError;
 use self::start::Started;
 use crate::config;
 use crate::store::settle::LaneLock;
-pub(crate) use crate::telemetry::chain;
 use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics, Outage};
 
 /// What all parts of one connector's worker know.

@@ -21,7 +21,7 @@ use crate::http::Health;
 use crate::store::claim;
 use crate::store::lease;
 use crate::store::settle;
-use crate::store::sweep::{self, Takeover};
+use crate::store::sweep::{self, Expired, Takeover};
 use crate::store::{Session, StoreError};
 use crate::task::Stopped;
 
@@ -273,9 +273,9 @@ impl Sweeper {
         let kept = shared.connector.retention;
         let id = shared.connector_id;
         let connection = self.session.connection().await?;
-        sweep::remove_closed(connection, id, kept.dedupe_ms, SLICE).await?;
-        sweep::remove_payloads(connection, id, kept.payloads_ms, SLICE).await?;
-        sweep::remove_results(connection, id, kept.payloads_ms, SLICE).await?;
+        sweep::remove(connection, Expired::Closed, id, kept.dedupe_ms, SLICE).await?;
+        sweep::remove(connection, Expired::Payloads, id, kept.payloads_ms, SLICE).await?;
+        sweep::remove(connection, Expired::Results, id, kept.payloads_ms, SLICE).await?;
         Ok(())
     }
 }

@@ -40,7 +40,7 @@ pub use log::Log;
 pub use request::{End, Kind};
 
 use crate::places;
-use crate::{RigError, net};
+use crate::{RigError, net, wait};
 use desk::{Desk, lock};
 
 /// How a provider behaves from the beginning.
@@ -230,12 +230,7 @@ impl Provider {
         bound: Duration,
         reached: impl FnMut(&Counts) -> bool,
     ) -> Result<Counts, RigError> {
-        let mut counts = self.desk.counts();
-        if let Ok(Ok(reached)) = tokio::time::timeout(bound, counts.wait_for(reached)).await {
-            return Ok(*reached);
-        }
-        let seen = format!("{:?}", self.counts());
-        Err(RigError::TimedOut { what: what.to_owned(), bound, seen })
+        wait::until_seen(self.desk.counts(), what, bound, reached).await
     }
 
     /// Waits until at least `n` requests for an effect were received since the start.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::places;
-use crate::{RigError, net};
+use crate::{RigError, net, wait};
 use pump::serve;
 
 /// A way through the proxy.
@@ -231,12 +231,7 @@ impl Proxy {
         bound: Duration,
         reached: impl FnMut(&Traffic) -> bool,
     ) -> Result<Traffic, RigError> {
-        let mut traffic = self.shared.traffic.subscribe();
-        if let Ok(Ok(reached)) = tokio::time::timeout(bound, traffic.wait_for(reached)).await {
-            return Ok(*reached);
-        }
-        let seen = format!("{:?}", self.traffic());
-        Err(RigError::TimedOut { what: what.to_owned(), bound, seen })
+        wait::until_seen(self.shared.traffic.subscribe(), what, bound, reached).await
     }
 
     /// Waits until what a mode looks for was seen `n` times since the start.

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::{RigError, clock};
 
 /// Pause between two looks at a state that cannot announce itself.
@@ -45,4 +47,21 @@ pub async fn until_some<T>(
         }
         tokio::time::sleep(Duration::from_millis(LOOK_EVERY_MS)).await;
     }
+}
+
+/// Waits until a watched value is such that `reached` says true.
+///
+/// # Errors
+/// `TimedOut` with `what` and the value as it is.
+pub async fn until_seen<T: Copy + std::fmt::Debug>(
+    mut watched: watch::Receiver<T>,
+    what: &str,
+    bound: Duration,
+    reached: impl FnMut(&T) -> bool,
+) -> Result<T, RigError> {
+    if let Ok(Ok(reached)) = tokio::time::timeout(bound, watched.wait_for(reached)).await {
+        return Ok(*reached);
+    }
+    let seen = format!("{:?}", *watched.borrow());
+    Err(RigError::TimedOut { what: what.to_owned(), bound, seen })
 }

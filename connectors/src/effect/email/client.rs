@@ -9,6 +9,7 @@ use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
 use lettre::transport::smtp::response::Response;
+use oncely_core::cause::chain;
 use oncely_core::connector::{Auth, CallRule, SmtpRule, Timeout};
 use oncely_core::effect::outcome::Attempt;
 use oncely_core::effect::request::EmailRequest;
@@ -21,7 +22,7 @@ use super::outcome::{Phase, Seen, outcome};
 use crate::effect::gate::{Gate, ShutOnDrop};
 use crate::effect::performer::{Performed, PerformerError};
 use crate::effect::record::Record;
-use crate::effect::text::{Redactor, chain};
+use crate::effect::text::Redactor;
 use crate::secret::{SecretSource, resolve, values};
 
 /// How long the server may take to say good-bye after it has taken a message.

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use oncely_core::cause::chain;
 use oncely_core::connector::{CallRule, HttpRule, Profile, StatusClass};
 use oncely_core::effect::outcome::{Attempt, Outcome};
 use oncely_core::effect::request::HttpRequest;
@@ -19,7 +20,7 @@ use crate::effect::egress::{Egress, EgressError};
 use crate::effect::gate::{Gate, GatedBody, Passage, ShutOnDrop};
 use crate::effect::performer::{Performed, PerformerError};
 use crate::effect::record::Record;
-use crate::effect::text::{Redactor, TEXT_BYTES_READ, chain};
+use crate::effect::text::{Redactor, TEXT_BYTES_READ};
 use crate::secret::SecretSource;
 
 /// Bytes of an answer that are read when it is to be recorded. A larger one cannot be.
@@ -303,7 +304,7 @@ async fn drain(response: &mut Response) {
 
 /// What a failed call shows, by the type of its error and by what happened at the gate.
 fn broken(error: &reqwest::Error, passage: Passage) -> Option<Seen> {
-    let cause = chain(error);
+    let cause = cause_of(error);
     if let Some(refused) = find::<EgressError>(error) {
         return Some(Seen::Unsendable { cause: refused.to_string() });
     }
@@ -314,6 +315,20 @@ fn broken(error: &reqwest::Error, passage: Passage) -> Option<Seen> {
         Passage::NeverCame => Seen::BrokenBeforeFirstByte { cause },
         Passage::Passed => Seen::BrokenAfterSend { cause },
     })
+}
+
+/// What the client wraps every failure in; the outcome's class says it already.
+const WRAPPINGS: [&str; 3] =
+    ["error sending request: ", "client error (Connect): ", "client error (SendRequest): "];
+
+/// What went wrong, without the client's wrappings.
+fn cause_of(error: &reqwest::Error) -> String {
+    let text = chain(error);
+    let mut rest = text.as_str();
+    for wrapping in WRAPPINGS {
+        rest = rest.strip_prefix(wrapping).unwrap_or(rest);
+    }
+    rest.to_owned()
 }
 
 fn find<'e, T: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e T> {

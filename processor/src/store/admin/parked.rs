@@ -72,6 +72,23 @@ pub struct ParkedRow {
     pub effect: Option<Key>,
 }
 
+/// What both queries give of a row; each has a type of its own.
+macro_rules! head {
+    ($row:expr) => {
+        ParkedRow {
+            id: $row.id,
+            at: $row.parked_at,
+            connector: $row.connector,
+            reason: $row.reason,
+            tenant: $row.tenant,
+            business_id: $row.business_id,
+            detail: $row.detail,
+            origin: Origin::of($row.topic, $row.record_partition, $row.record_offset),
+            effect: $row.effect.map(key),
+        }
+    };
+}
+
 /// Parked rows that pass the filter, newest first.
 pub async fn list(
     connection: &mut PgConnection,
@@ -87,19 +104,7 @@ pub async fn list(
         filter.limit,
     );
     let rows = rows.fetch_all(connection).await?.into_iter();
-    Ok(rows
-        .map(|row| ParkedRow {
-            id: row.id,
-            at: row.parked_at,
-            connector: row.connector,
-            reason: row.reason,
-            tenant: row.tenant,
-            business_id: row.business_id,
-            detail: row.detail,
-            origin: Origin::of(row.topic, row.record_partition, row.record_offset),
-            effect: row.effect.map(key),
-        })
-        .collect())
+    Ok(rows.map(|row| head!(row)).collect())
 }
 
 /// All that was kept of one parked row.
@@ -124,17 +129,7 @@ pub async fn show(
     let row = query_file!("src/store/sql/admin_parked_one.sql", place.kind(), id);
     let row = row.fetch_optional(connection).await?;
     Ok(row.map(|row| ParkedWhole {
-        row: ParkedRow {
-            id: row.id,
-            at: row.parked_at,
-            connector: row.connector,
-            reason: row.reason,
-            tenant: row.tenant,
-            business_id: row.business_id,
-            detail: row.detail,
-            origin: Origin::of(row.topic, row.record_partition, row.record_offset),
-            effect: row.effect.map(key),
-        },
+        row: head!(row),
         event: row.event.map(key),
         fingerprint: row.fingerprint.map(key),
         known_fingerprint: row.known_fingerprint.map(key),

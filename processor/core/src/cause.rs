@@ -1,13 +1,17 @@
-//! An error with all its causes, for one log line.
+//! An error with all its causes, in one line.
 
 use std::error::Error;
+
+/// Causes that are said; a longer chain is a circle.
+const CAUSES_MAX: usize = 16;
 
 /// `error: cause: its cause`. What a text says already is not said again: some libraries repeat
 /// their cause in their own words.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
-    while let Some(error) = cause {
+    for _ in 0..CAUSES_MAX {
+        let Some(error) = cause else { break };
         let said = error.to_string();
         if !text.contains(&said) {
             text.push_str(": ");
