@@ -78,10 +78,15 @@ impl Demo {
             print::note(&format!("not everything could be taken away: {}", print::chain(&error)));
             answer.exit = Exit::Failed;
         }
-        if let Some(left) = left {
-            print::note(&left_text(&left));
+        let Some(left) = left else {
+            return Ok(if self.keep { Answer::said(answer.exit) } else { answer });
+        };
+        // The last word, below the table.
+        if !self.keep {
+            print::answer(context.output, &answer);
         }
-        Ok(if self.keep { Answer::said(answer.exit) } else { answer })
+        print::note(&left_text(&left));
+        Ok(Answer::said(answer.exit))
     }
 }
 
