@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncely_rig::provider::Fault;
 use oncely_rig::provider::Rule;
-use oncely_tests::ledger::Fate;
+use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{charge, usage};
 use oncely_tests::world::BOUND;
 use oncely_tests::{Event, Record, Wiring, World};
@@ -139,5 +139,31 @@ async fn w15_a_stop_waits_for_no_effect_that_waits_itself() {
     world.provider_proxy.listener_on().await.unwrap();
     world.run().await;
     world.settled().await;
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_credentials_and_a_rejection_are_told_once_with_what_to_look_at() {
+    let wiring = Wiring::invoices("refused").effects([charge()]);
+    let mut world = World::plan(wiring).unsampled().start().await;
+    let worker = world.run().await;
+    world.provider.fail(Rule::always(Fault::status(401)).to("/v1/charges"));
+    let names = world.pay_many(1, 6, 2).await;
+    let halted = || lines(&world, worker, &["ERROR", "effect halted", "status_code=401"]);
+    world.until("the halt to be told", async || !halted().is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(halted().len(), 1, "{:#?}", halted());
+    world.provider.heal();
+    world.settled().await;
+    assert_eq!(lines(&world, worker, &["effect goes on", "effect=charge"]).len(), 1);
+    world.provider.fail(Rule::times(1, Fault::status(422)).to("/v1/charges"));
+    let rejected = world.pay_many(7, 1, 1).await;
+    world.owe("charge", &rejected[0], Ending::Rejected);
+    world.settled().await;
+    let key = world.key_of("charge", &rejected[0]).await;
+    let look = format!("look=\"oncely effects show {key}\"");
+    let told = lines(&world, worker, &["effect needs a look", "status=rejected", &look]);
+    assert_eq!(told.len(), 1, "{}", world.workers[worker].log());
+    assert_eq!(names.len(), 6);
     world.check_invariants().await;
 }

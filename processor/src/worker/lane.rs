@@ -92,14 +92,28 @@ impl Lane {
         state.tokens.give_back(slots);
     }
 
-    /// Stops claiming until the configuration may have been mended.
-    pub(super) fn halt(&self) {
-        self.state().halted_until = clock::now().checked_add(Duration::from_millis(HALT_MS));
+    /// Stops claiming until the configuration may have been mended. Said once, however many calls
+    /// find it so.
+    pub(super) fn halt(&self, status_code: Option<u16>) {
+        let until = clock::now().checked_add(Duration::from_millis(HALT_MS));
+        if std::mem::replace(&mut self.state().halted_until, until).is_none() {
+            tracing::error!(
+                effect = &*self.name,
+                status_code,
+                "effect halted: the provider refuses credentials or configuration; one call at a \
+                 time tries whether they were mended"
+            );
+        }
     }
 
     /// A call was answered in a way that shows the configuration to be right.
     pub(super) fn unhalt(&self) {
-        self.state().halted_until = None;
+        if self.state().halted_until.take().is_some() {
+            tracing::info!(
+                effect = &*self.name,
+                "effect goes on: credentials and configuration are right"
+            );
+        }
     }
 
     /// Nothing is claimed any more: the process is ending.

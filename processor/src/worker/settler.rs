@@ -328,7 +328,7 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
     let class = attempt.outcome.class();
     let history = held.claim.history.after_attempt(since, class.is_failure());
     match class {
-        OutcomeClass::Halted => lane.halt(),
+        OutcomeClass::Halted => lane.halt(attempt.status),
         OutcomeClass::Done | OutcomeClass::Rejected => lane.unhalt(),
         OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
     }
@@ -390,6 +390,7 @@ fn count(shared: &Shared, prepared: &Prepared) {
         let effect = shared.lane(prepared.held.rule).map_or("", |lane| &lane.name).to_owned();
         let status = settlement.status.as_str();
         let status_code = settlement.status_code;
-        tracing::warn!(%business_id, effect, status, status_code, "effect needs a look");
+        let look = format!("oncely effects show {}", prepared.held.claim.key.wire());
+        tracing::warn!(%business_id, effect, status, status_code, look, "effect needs a look");
     }
 }
