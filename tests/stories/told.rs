@@ -37,6 +37,7 @@ async fn an_outage_of_the_database_is_one_story() {
     let told = lines(&world, worker, &["database"]);
     assert_eq!(told.len(), 2, "one outage, two lines: {told:#?}");
     assert_eq!(told[0].matches("Connection refused").count(), 1, "its cause once: {}", told[0]);
+    assert!(told[0].contains("at=127.0.0.1:"), "and where: {}", told[0]);
     let (_, away) = told[1].split_once("away_s=").expect(&told[1]);
     let away: f64 = away.split(' ').next().unwrap().parse().unwrap();
     assert!((5.0..20.0).contains(&away), "{away} s");
@@ -61,6 +62,8 @@ async fn an_outage_of_kafka_is_one_story() {
     world.until("the end to be told", async || over()).await;
     world.pay_many(5, 4, 2).await;
     world.settled().await;
+    let brokers = format!("at={}", world.own_kafka().bootstrap());
+    assert_eq!(lines(&world, worker, &["kafka is away", &brokers]).len(), 1);
     let told = lines(&world, worker, &[" WARN "]);
     let told = [told, lines(&world, worker, &[" ERROR "])].concat();
     assert!(told.len() <= 4, "{told:#?}");

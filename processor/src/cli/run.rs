@@ -89,6 +89,7 @@ impl Run {
             http = %settings.http_listen,
             "starting"
         );
+        let database = settings.database.place().to_owned();
         let process = Process {
             connectors: compiled.into_iter().map(|one| Arc::new(one.connector)).collect(),
             secrets: Arc::new(Secrets::new(&context.environment)),
@@ -98,7 +99,7 @@ impl Run {
             health: health.clone(),
             stop: stopped.clone(),
         };
-        let ended = match self.schema(context, &health, stopped).await? {
+        let ended = match self.schema(context, &database, &health, stopped).await? {
             Schema::Current => process.run().await,
             Schema::ToldToStop => Ok(()),
         };
@@ -116,10 +117,11 @@ impl Run {
     async fn schema(
         &self,
         context: &Context,
+        database: &str,
         health: &Health,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<Schema, CliError> {
-        let (outage, mut said) = (Outage::of(Dependency::Database), None);
+        let (outage, mut said) = (Outage::of(Dependency::Database, database), None);
         loop {
             match self.missing(context).await {
                 Ok(count) => {

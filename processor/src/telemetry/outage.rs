@@ -29,34 +29,38 @@ pub struct Outage(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     dependency: Dependency,
+    /// Where it is looked for.
+    at: Box<str>,
     /// For the many calls that find everything well.
     is_on: AtomicBool,
     story: Mutex<Story>,
 }
 
 impl Outage {
-    pub fn of(dependency: Dependency) -> Self {
+    /// `at`: where it is looked for, without credentials.
+    pub fn of(dependency: Dependency, at: &str) -> Self {
         let (is_on, story) = (AtomicBool::new(false), Mutex::default());
-        Self(Arc::new(Inner { dependency, is_on, story }))
+        Self(Arc::new(Inner { dependency, at: at.into(), is_on, story }))
     }
 
     /// `part` cannot reach it, for this cause.
     pub fn away(&self, part: &str, cause: &str) {
         let mut story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.is_on.store(true, Ordering::Release);
+        let at = &*self.0.at;
         match (story.away(part, clock::now()), self.0.dependency) {
             (Said::Nothing, _) => {}
             // The database is everybody's, whichever connector noticed.
             (Said::Began, Dependency::Database) => {
-                tracing::warn!(parent: None, cause, "the database is away");
+                tracing::warn!(parent: None, at, cause, "the database is away");
             }
             (Said::Lasts(away), Dependency::Database) => {
                 let away_s = away.as_secs();
-                tracing::warn!(parent: None, away_s, cause, "the database is still away");
+                tracing::warn!(parent: None, at, away_s, cause, "the database is still away");
             }
-            (Said::Began, Dependency::Kafka) => tracing::warn!(cause, "kafka is away"),
+            (Said::Began, Dependency::Kafka) => tracing::warn!(at, cause, "kafka is away"),
             (Said::Lasts(away), Dependency::Kafka) => {
-                tracing::warn!(away_s = away.as_secs(), cause, "kafka is still away");
+                tracing::warn!(at, away_s = away.as_secs(), cause, "kafka is still away");
             }
         }
     }
@@ -75,10 +79,12 @@ impl Outage {
         let told = story.back(part, clock::now());
         self.0.is_on.store(!story.missing.is_empty(), Ordering::Release);
         let Some(away) = told else { return };
-        let away_s = clock::seconds(away);
+        let (at, away_s) = (&*self.0.at, clock::seconds(away));
         match self.0.dependency {
-            Dependency::Database => tracing::info!(parent: None, away_s, "the database is back"),
-            Dependency::Kafka => tracing::info!(away_s, "kafka is back"),
+            Dependency::Database => {
+                tracing::info!(parent: None, at, away_s, "the database is back")
+            }
+            Dependency::Kafka => tracing::info!(at, away_s, "kafka is back"),
         }
     }
 }

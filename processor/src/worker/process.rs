@@ -59,7 +59,7 @@ impl Process {
         let database =
             store::Settings::parse(self.settings.database.url()).map_err(RunError::Database)?;
         let (heart_stop, heart_stopped) = watch::channel(false);
-        let outage = Outage::of(Dependency::Database);
+        let outage = Outage::of(Dependency::Database, self.settings.database.place());
         let gauges = gauges::count(
             lease.clone(),
             Session::new(database.clone(), "gauges"),

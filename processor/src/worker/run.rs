@@ -89,7 +89,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let client = parts.settings.kafka.client.clone();
     let kafka_error = |source| RunError::Kafka { connector: name.clone(), source };
     let admin = Admin::new(&client, &parts.connector.source.group).map_err(kafka_error)?;
-    let kafka = Outage::of(Dependency::Kafka);
+    let kafka = Outage::of(Dependency::Kafka, parts.settings.kafka.client.brokers());
     let registered = register(&parts, &admin, &kafka, session("start")).await?;
     let Some((connector_id, cluster_id)) = registered else {
         return Ok(());
@@ -178,10 +178,7 @@ async fn register(
         };
         match asked {
             Ok(id) => break id,
-            Err(error) => {
-                let brokers = parts.settings.kafka.client.brokers();
-                kafka.away("start", &format!("{brokers}: {}", chain(&error)));
-            }
+            Err(error) => kafka.away("start", &chain(&error)),
         }
         tokio::select! {
             () = tokio::time::sleep(jittered(WAIT)) => {}
