@@ -127,7 +127,11 @@ async fn a_missing_topic_is_reported() {
 /// for it on their own thread; afterwards nothing is lost or repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn k8_a_frozen_broker_does_not_stop_the_polling() {
-    let mut kafka = Kafka::start(&KafkaOptions::new(1)).await.unwrap();
+    // Patient with itself: a broker that is its own controller fences itself else when it is thawed,
+    // and names no broker at all to who asks in that moment. Clients forget all that they know then
+    // and begin anew, mostly within a second; that is another story than this one.
+    let patient = KafkaOptions::new(1).with("broker.session.timeout.ms", "120000");
+    let mut kafka = Kafka::start(&patient).await.unwrap();
     kafka.create_topic("frozen", 2, &[]).await.unwrap();
     let client = ClientSettings::parse(&kafka.bootstrap(), []).unwrap();
     fill_at(&client, "frozen", 2, 100).await;
@@ -138,9 +142,7 @@ async fn k8_a_frozen_broker_does_not_stop_the_polling() {
     fill_at(&client, "frozen", 2, 100).await;
     kafka.pause(1).unwrap();
     let began = Instant::now();
-    // Well below the nine seconds after which a broker is fenced by its own controller, which is
-    // another story and takes it long to come back from.
-    while began.elapsed() < Duration::from_secs(4) {
+    while began.elapsed() < Duration::from_secs(8) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(member.handle.silent_for() < Duration::from_secs(1), "polling stopped");
     }
@@ -158,7 +160,8 @@ async fn k8_a_frozen_broker_does_not_stop_the_polling() {
 /// assignment afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn k5_a_session_that_is_over_loses_the_partitions() {
-    let mut kafka = Kafka::start(&KafkaOptions::new(1)).await.unwrap();
+    let patient = KafkaOptions::new(1).with("broker.session.timeout.ms", "120000");
+    let mut kafka = Kafka::start(&patient).await.unwrap();
     kafka.create_topic("lost", 2, &[]).await.unwrap();
     let client = ClientSettings::parse(&kafka.bootstrap(), []).unwrap();
     fill_at(&client, "lost", 2, 100).await;

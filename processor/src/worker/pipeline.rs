@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use self::drain::Drain;
+use self::silence::Touch;
 use super::call::{self, Ended, How};
 use super::claims::{Claims, Held};
 use super::item::Item;
@@ -114,6 +115,7 @@ pub(super) struct Pipeline {
     claims: Claims,
     /// Since when no call has been in flight.
     quiet_since: Option<Moment>,
+    touch: Touch,
 }
 
 /// The ends of the parts that a pipeline talks to.
@@ -170,6 +172,7 @@ impl Pipeline {
             asked_stopped: clock::now(),
             claims: ends.claims,
             quiet_since: None,
+            touch: Touch::default(),
         }
     }
 
@@ -206,10 +209,9 @@ impl Pipeline {
                 }
             }
             tick.tick();
-            if self.handle.silent_for() > silence::bound(self.shared.timing.drain) {
-                let cause = "the consumer has not polled for too long".to_owned();
+            if let Some(cause) = self.stuck_client() {
                 self.health.fatal(format!("{name}: {cause}"));
-                fatal = Some(cause);
+                fatal = Some(cause.to_owned());
                 break;
             }
             self.dispatch();
@@ -284,7 +286,10 @@ impl Pipeline {
             }
             Message::Claimed(claimed) => claimed.into_iter().for_each(|held| self.send(held)),
             Message::LetGo(keys) => keys.into_iter().for_each(|key| self.let_go(key)),
-            Message::Topics(topics) => self.compare(&topics),
+            Message::Topics(topics) => {
+                self.touch.answered(self.handle.broker_up(), clock::now());
+                self.compare(&topics);
+            }
             Message::Kept(positions) => self.kept(positions),
         }
     }
