@@ -138,7 +138,7 @@ impl Run {
                 }
                 Err(error) if error.exit() == super::exit::Exit::Unavailable => {
                     let cause = print::chain(&error);
-                    outage.away("schema", &cause);
+                    outage.not_reached("schema", &cause);
                     health.database_down(cause);
                 }
                 Err(error) => return Err(error),

@@ -45,10 +45,19 @@ impl Outage {
 
     /// `part` cannot reach it, for this cause.
     pub fn away(&self, part: &str, cause: &str) {
+        self.missed(part, cause, false);
+    }
+
+    /// The same of a part that has never reached it: that is no connection that broke while idle.
+    pub fn not_reached(&self, part: &str, cause: &str) {
+        self.missed(part, cause, true);
+    }
+
+    fn missed(&self, part: &str, cause: &str, at_once: bool) {
         let mut story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.is_on.store(true, Ordering::Release);
         let at = &*self.0.at;
-        match (story.away(part, clock::now()), self.0.dependency) {
+        match (story.away(part, clock::now(), at_once), self.0.dependency) {
             (Said::Nothing, _) => {}
             // The database is everybody's, whichever connector noticed.
             (Said::Began, Dependency::Database) => {
@@ -109,14 +118,14 @@ enum Said {
 }
 
 impl Story {
-    fn away(&mut self, part: &str, now: Moment) -> Said {
+    fn away(&mut self, part: &str, now: Moment, at_once: bool) -> Said {
         let since = *self.since.get_or_insert(now);
         let again = self.missing.contains(part);
         if !again {
             self.missing.insert(part.into());
         }
         let next = match self.said {
-            None if again => Said::Began,
+            None if again || at_once => Said::Began,
             None => return Said::Nothing,
             Some(said) if now.saturating_duration_since(said) < STILL_EVERY => {
                 return Said::Nothing;
@@ -150,13 +159,14 @@ mod tests {
         // A hundred seconds in which two writers and the heartbeat fail ten times a second.
         for tenth in 0..1_000 {
             for part in ["heartbeat", "writer 0", "writer 1"] {
-                said.push(story.away(part, at(tenth * 100)));
+                said.push(story.away(part, at(tenth * 100), false));
             }
         }
         said.retain(|said| *said != Said::Nothing);
         let lasts = |tenth: u64| Said::Lasts(Duration::from_millis(tenth * 100));
         assert_eq!(said, [Said::Began, lasts(301), lasts(601), lasts(901)]);
-        assert_eq!(Story::default().away("writer 0", begin), Said::Nothing);
+        assert_eq!(Story::default().away("writer 0", begin, false), Said::Nothing);
+        assert_eq!(Story::default().away("start", begin, true), Said::Began);
         // Over when everybody reaches it again.
         assert_eq!(story.back("heartbeat", at(100_000)), None);
         assert_eq!(story.back("heartbeat", at(100_100)), None);
@@ -165,9 +175,9 @@ mod tests {
         assert_eq!(over, Some(Duration::from_millis(100_300)));
         assert_eq!(story.back("writer 0", at(100_400)), None);
         // A connection that broke while nobody used it.
-        assert_eq!(story.away("keeper", at(200_000)), Said::Nothing);
+        assert_eq!(story.away("keeper", at(200_000), false), Said::Nothing);
         assert_eq!(story.back("keeper", at(200_050)), None);
-        assert_eq!(story.away("keeper", at(300_000)), Said::Nothing);
-        assert_eq!(story.away("keeper", at(300_050)), Said::Began);
+        assert_eq!(story.away("keeper", at(300_000), false), Said::Nothing);
+        assert_eq!(story.away("keeper", at(300_050), false), Said::Began);
     }
 }

@@ -178,7 +178,7 @@ async fn register(
         };
         match asked {
             Ok(id) => break id,
-            Err(error) => kafka.away("start", &chain(&error)),
+            Err(error) => kafka.not_reached("start", &chain(&error)),
         }
         tokio::select! {
             () = tokio::time::sleep(jittered(WAIT)) => {}
@@ -201,7 +201,7 @@ async fn register(
                 return Err(RunError::Store { connector, source });
             }
             Err(error) => {
-                parts.outage.away(session.task(), &chain(&error));
+                parts.outage.not_reached(session.task(), &chain(&error));
                 session.failed(&error).await;
             }
         }
