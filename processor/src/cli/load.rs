@@ -1,7 +1,7 @@
 //! Connector files from the paths that were given.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use oncely_connectors::file::{self, Check, Compiled, Diagnostic, Severity};
 
@@ -28,10 +28,15 @@ pub(super) fn load(context: &Context, paths: &[PathBuf], check: Check) -> Result
     } else {
         paths.to_vec()
     };
-    let mut files = Vec::new();
-    for path in &given {
-        files.extend(expanded(path)?);
-    }
+    let files = file::find(&given).map_err(|(path, source)| {
+        if source.kind() != ErrorKind::NotFound {
+            return CliError::Unreadable { path, source };
+        }
+        let path = path.display();
+        CliError::Usage(format!(
+            "there is no file or directory {path}: give paths, or set ONCELY_CONNECTORS"
+        ))
+    })?;
     if files.is_empty() {
         let looked = given.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         return Err(CliError::Usage(format!(
@@ -41,23 +46,6 @@ pub(super) fn load(context: &Context, paths: &[PathBuf], check: Check) -> Result
     }
     let secrets = Secrets::new(&context.environment);
     Ok(Loaded { files: files.len(), outcome: file::load(&files, &secrets, check) })
-}
-
-fn expanded(path: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let unreadable = |source| CliError::Unreadable { path: path.to_owned(), source };
-    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(unreadable)? {
-        let file = entry.map_err(unreadable)?.path();
-        let is_yaml = file.extension().is_some_and(|end| end == "yaml" || end == "yml");
-        if is_yaml && file.is_file() {
-            files.push(file);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 impl Loaded {

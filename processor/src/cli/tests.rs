@@ -39,6 +39,7 @@ fn errors_say_what_to_do() {
         &["migrate", "status", "--database", "mysql://x/y"],
         &["migrate", "status", "--database", "postgres://u@db.internal/x"],
         &["migrate", "status", "--database", "postgres://u@127.0.0.1:1/x"],
+        &["validate", "no-such-directory"],
         &["effects", "show", "nonsense", "--database", "postgres://u@127.0.0.1:1/x"],
         &["effects", "resolve", "0123456789abcdef0123456789abcdef", "--as", "done", "--reason", ""],
     ] {
