@@ -17,7 +17,7 @@ demo: ## See it work: repeats, kills, and the table at the end; flags: ARGS="--s
 	$(CARGO) run -p oncely -- demo $(ARGS)
 
 up: servers ## Start a Kafka, a PostgreSQL and a provider to try things on, until Ctrl-C
-	$(CARGO) run -q -p oncely-rig --bin servers
+	$(CARGO) run -p oncely-rig --bin servers
 
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
 	$(CARGO) test --workspace --no-fail-fast

@@ -79,7 +79,10 @@ pub enum ConfigError {
 fn no_setting(name: &str, meant: Option<&str>) -> String {
     match meant {
         Some(meant) => format!("{name} is no setting, did you mean {meant}?"),
-        None => format!("{name} is no setting: remove it; `oncely help settings` lists them all"),
+        None => format!(
+            "{name} is no setting: remove it, or name it otherwise if a connector file reads it; \
+             `oncely help settings` lists them all"
+        ),
     }
 }
 

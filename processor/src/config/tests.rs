@@ -143,7 +143,7 @@ fn a_mistyped_name_is_refused_and_not_ignored() {
     ]);
     insta::assert_snapshot!(check_names(&mistyped).unwrap_err().to_string(), @r"
     ONCELY_BROKERS is no setting, did you mean ONCELY_KAFKA_BROKERS?
-    ONCELY_COLOUR is no setting: remove it; `oncely help settings` lists them all
+    ONCELY_COLOUR is no setting: remove it, or name it otherwise if a connector file reads it; `oncely help settings` lists them all
     ONCELY_DATABSE_URL_FILE is no setting, did you mean ONCELY_DATABASE_URL_FILE?
     ONCELY_KAFKA_SASL_PASSWORD is no setting, did you mean ONCELY_KAFKA__SASL_PASSWORD?
     ONCELY_KAFKA__sasl_password is no setting, did you mean ONCELY_KAFKA__SASL_PASSWORD?
