@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oncely::clock;
 use oncely::store::batch::{self, Written};
 use oncely::store::settle::{self, LaneLock, Settlement};
-use oncely::store::{claim, lease};
+use oncely::store::{claim, lease, register};
 use oncely_connectors::format;
 use oncely_core::connector::Connector;
 use oncely_core::decide::{self, EntityRow, InboxRow, Input, Known, Place, Plan};
@@ -37,6 +37,7 @@ const SOURCE: i32 = 1;
 /// One batch, decided.
 struct Batch {
     entities: Vec<Key>,
+    /// Events that an earlier batch wrote: the product asks for no others.
     events: Vec<Key>,
     plan: Plan,
 }
@@ -48,8 +49,8 @@ pub(crate) async fn replay(
     connector: Connector,
 ) -> Result<f64> {
     let mut first = database.connect("replay").await?;
-    let id = batch::register_connector(&mut first, &connector).await?;
-    let source = batch::register_source(&mut first, id, "bench", "bench", "bench").await?;
+    let id = register::connector(&mut first, &connector).await?;
+    let source = register::source(&mut first, id, "bench", "bench", "bench").await?;
     if source != SOURCE {
         return Err(BenchError::wrong("the database of a replay is not fresh"));
     }
@@ -137,6 +138,7 @@ fn plans(connector: &Connector, partition: i32, events: &[(i64, Event)]) -> Resu
             entities: known(&entities, &entity_keys),
             ..Known::default()
         };
+        let seen = known.inbox.keys().copied().collect();
         let plan = decide::decide(connector, &inputs, known);
         for (key, new) in &plan.inbox {
             let row = InboxRow {
@@ -151,7 +153,7 @@ fn plans(connector: &Connector, partition: i32, events: &[(i64, Event)]) -> Resu
         entities.extend(plan.entities.iter().map(|(key, write)| (*key, write.row.clone())));
         batches.push(Batch {
             entities: entity_keys.into_iter().collect(),
-            events: event_keys.into_iter().collect(),
+            events: seen,
             plan,
         });
     }
@@ -189,8 +191,14 @@ impl Writer {
     async fn write(&mut self, connector: &Connector, batch: &Batch) -> Result<()> {
         let plan = &batch.plan;
         let mut tx = self.connection.begin().await?;
-        let entities = batch::lock_entities(&mut tx, &batch.entities).await?;
-        batch::load_inbox(&mut tx, &batch.events).await?;
+        let entities = if self.calls {
+            batch::lock_entities(&mut tx, &batch.entities).await?
+        } else {
+            batch::load_entities(&mut tx, &batch.entities).await?
+        };
+        if !batch.events.is_empty() {
+            batch::load_inbox(&mut tx, &batch.events).await?;
+        }
         if self.calls && !entities.is_empty() {
             let lanes: Vec<Key> = entities.keys().copied().collect();
             batch::load_open(&mut tx, &lanes).await?;

@@ -7,11 +7,9 @@
 
 use std::collections::VecDeque;
 
-use crate::key::{Hasher, Key};
+use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes at each end of a record's value that its witness hash covers: enough to tell records of a
-/// recreated topic apart, little enough to be free.
-const WITNESS_BYTES: usize = 128;
+use crate::key::Key;
 
 /// What a position's predecessor looked like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,23 +20,20 @@ pub struct Witness {
 }
 
 impl Witness {
+    /// The hash (XXH3, 128 bits) tells records apart; it guards against accidents, not forgers.
     pub fn of(
         offset: i64,
         timestamp_ms: Option<i64>,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
     ) -> Self {
-        let ends = |hasher: Hasher, part: Option<&[u8]>| match part {
-            None => hasher.part("null"),
-            Some(bytes) => {
-                let head = bytes.get(..WITNESS_BYTES).unwrap_or(bytes);
-                let tail = bytes.len().saturating_sub(WITNESS_BYTES);
-                let tail = bytes.get(tail..).unwrap_or(bytes);
-                hasher.part(&bytes.len().to_string()).bytes(head).bytes(tail)
-            }
-        };
-        let hasher = ends(ends(Hasher::new("witness"), key), value);
-        Self { offset, timestamp_ms, hash: hasher.finish() }
+        let mut hasher = Xxh3::new();
+        for part in [key, value] {
+            let length = part.map_or(-1, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+            hasher.update(&length.to_be_bytes());
+            hasher.update(part.unwrap_or_default());
+        }
+        Self { offset, timestamp_ms, hash: Key::from_bytes(hasher.digest128().to_be_bytes()) }
     }
 }
 

@@ -162,7 +162,7 @@ impl Database {
     fn write(&mut self, plan: Plan, batch: &[(usize, Sent)]) {
         for (key, write) in plan.entities {
             let before = self.known.entities.insert(key, write.row.clone());
-            assert_eq!(before.is_none(), write.is_new);
+            assert_eq!(before.as_ref().map(|before| before.version), write.was);
             assert!(before.is_none_or(|before| before.version < write.row.version));
         }
         for (key, new) in plan.inbox {

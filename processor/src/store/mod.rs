@@ -9,6 +9,7 @@
 //! - [`claim`], [`settle`] – the effect ledger
 //! - [`lease`] – worker rows
 //! - [`progress`] – positions
+//! - [`register`] – numbers of connectors and topics
 //! - [`sweep`] – claims of the dead, blocked effects, retention
 //! - [`admin`] – what people ask and change
 
@@ -23,6 +24,7 @@ pub mod error;
 pub mod lease;
 pub mod migrate;
 pub mod progress;
+pub mod register;
 pub mod settle;
 pub mod share;
 pub mod sweep;

@@ -32,6 +32,7 @@ mod memory;
 mod parked;
 mod pipeline;
 mod process;
+mod recent;
 mod report;
 mod run;
 mod settler;

@@ -43,6 +43,9 @@ use crate::telemetry::RebalanceKind;
 pub(super) const BATCH_RECORDS_MAX: usize = 1_000;
 /// Bytes in one batch transaction, give or take one record.
 pub(super) const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Batches that one writer has: the one at work, and a full one, so that it need not wait for the next
+/// under load.
+pub(super) const JOBS_MAX: usize = 2;
 /// Records whose offsets may wait for effects; beyond them nothing new is written, and the consumer
 /// is held up by its bounds.
 pub(super) const WAITING_MAX: usize = 100_000;
@@ -80,11 +83,11 @@ struct Stopped {
     why: String,
 }
 
-/// A writer's queue and whether it is at work.
+/// A writer's queue, and the batches that it has.
 struct Shard {
     queue: VecDeque<Item>,
     jobs: mpsc::Sender<Vec<Item>>,
-    busy: bool,
+    given: usize,
 }
 
 /// The loop and all that it owns.
@@ -147,7 +150,7 @@ impl Pipeline {
         ends: Ends,
     ) -> Self {
         let (handle, events) = consumer;
-        let shard = |jobs| Shard { queue: VecDeque::new(), jobs, busy: false };
+        let shard = |jobs| Shard { queue: VecDeque::new(), jobs, given: 0 };
         Self {
             shared,
             lease,
@@ -280,7 +283,7 @@ impl Pipeline {
             Message::Started(started) => started.into_iter().for_each(|one| self.started(one)),
             Message::Written { writer, report } => {
                 if let Some(shard) = self.shards.get_mut(writer) {
-                    shard.busy = false;
+                    shard.given = shard.given.saturating_sub(1);
                 }
                 self.written(report);
             }

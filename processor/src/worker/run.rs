@@ -18,8 +18,9 @@ use super::lane::Lane;
 use super::lease::Lease;
 use super::mailbox::Mailbox;
 use super::memory::{self, Memory, TooShort};
-use super::pipeline::{Closed, Ends, Pipeline};
+use super::pipeline::{Closed, Ends, JOBS_MAX, Pipeline};
 use super::settler::Settler;
+use super::recent::Recent;
 use super::start::Starter;
 use super::sweeper::Sweeper;
 use super::writer::Writer;
@@ -31,7 +32,7 @@ use crate::kafka::{
     Admin, Assignor, ClientSettings, ConsumerHandle, ConsumerSettings, GroupProtocol as Protocol,
     KafkaError,
 };
-use crate::store::{self, DriverError, Session, StoreError, batch};
+use crate::store::{self, DriverError, Session, StoreError, batch, register};
 use crate::task::{Stopped, Vital};
 use crate::telemetry::{ConnectorShape, Dependency, Metrics, Outage};
 
@@ -188,7 +189,7 @@ async fn register(
     kafka.back("start");
     loop {
         let registered = session.patience().bounded(async {
-            batch::register_connector(session.connection().await?, &parts.connector).await
+            register::connector(session.connection().await?, &parts.connector).await
         });
         let registered: Result<i32, StoreError> = registered.await;
         match registered {
@@ -247,8 +248,7 @@ fn start_parts(
     let vital = &parts.vital;
     let mut writers = Vec::new();
     for index in 0..usize::try_from(parts.settings.worker.writers).unwrap_or(1).max(1) {
-        // One batch at work and none waiting: the queue stays where its order is known.
-        let (jobs, work) = mpsc::channel(1);
+        let (jobs, work) = mpsc::channel(JOBS_MAX);
         writers.push(jobs);
         let writer = Writer {
             shared: Arc::clone(shared),
@@ -256,6 +256,7 @@ fn start_parts(
             lease: lease.clone(),
             claims: claims.clone(),
             committing: None,
+            recent: Recent::default(),
         };
         vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }

@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::{Message, Shared};
 use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
 use crate::store::progress::{self, Row, Topic};
-use crate::store::{Acquire, Session, StoreError, batch};
+use crate::store::{Acquire, Session, StoreError, register};
 
 /// Wait before asking again while Kafka or the database is away.
 const WAIT: Duration = Duration::from_millis(500);
@@ -176,7 +176,7 @@ impl Starter {
             let connection = self.session.connection().await?;
             let (id, cluster_id) = (shared.connector_id, &topic.cluster_id);
             let source =
-                batch::register_source(connection, id, cluster_id, &topic.topic_id, &topic.topic);
+                register::source(connection, id, cluster_id, &topic.topic_id, &topic.topic);
             let source = source.await?;
             Ok::<_, StoreError>((source, progress::load(connection, &topic).await?))
         });

@@ -19,6 +19,7 @@ use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
 use super::parked::{self, REFUSED_BY_DATABASE};
+use super::recent::Recent;
 use super::report::{Report, count, done, duplicates};
 use crate::clock;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
@@ -46,6 +47,7 @@ pub(super) struct Writer {
     pub(super) claims: Claims,
     /// What the transaction now at its COMMIT writes; left here when no answer comes.
     pub(super) committing: Option<Plan>,
+    pub(super) recent: Recent,
 }
 
 /// Why an attempt at a batch did not end in a commit.
@@ -106,10 +108,12 @@ impl Writer {
         let mut shared_keys = BTreeSet::new();
         // What may have been committed before, though no answer said so.
         let mut before: Option<Plan> = None;
+        let mut trusting = true;
         loop {
             // Held until the claims are listed, so that nobody mistakes them for lost ones.
             let making = self.claims.making().await;
-            let undone = match self.attempt(items, parked, &shared_keys, before.as_ref()).await {
+            let asked = (&shared_keys, trusting);
+            let undone = match self.attempt(items, parked, asked, before.as_ref()).await {
                 Ok(report) => {
                     report.claimed.iter().for_each(|held| self.claims.add(held));
                     drop(making);
@@ -122,11 +126,16 @@ impl Writer {
             if let Some(plan) = self.committing.take()
                 && !before.as_ref().is_some_and(|before| was_committed(before, &plan))
             {
+                // It may have been committed: what it took for new may be known by now.
+                trusting = false;
                 before = Some(plan);
             }
             match undone {
                 Undone::LostRace => {
                     self.shared.metrics.batch_redone(RedoCause::Race);
+                    if std::mem::take(&mut trusting) {
+                        self.recent.doubt();
+                    }
                     races = races.saturating_add(1);
                 }
                 Undone::Collided(keys) => {
@@ -168,19 +177,24 @@ impl Writer {
         &mut self,
         items: &[Item],
         parked: Option<&'static str>,
-        shared_keys: &BTreeSet<Key>,
+        (shared_keys, trusting): (&BTreeSet<Key>, bool),
         before: Option<&Plan>,
     ) -> Result<Report, Undone> {
         let worker = self.lease.worker();
         let shared = Arc::clone(&self.shared);
         let lined: Vec<Vec<Header<'_>>> = items.iter().map(|item| headers(&item.record)).collect();
         let inputs = inputs(items, &lined, parked.is_some());
+        let events: BTreeSet<Key> = inputs.iter().map(|(_, input)| input.event.key).collect();
+        let taken_for_new = |key: &Key| trusting && self.recent.is_news(key);
+        let (news, events): (Vec<Key>, Vec<Key>) = events.into_iter().partition(taken_for_new);
+        let asked = Asked { news, events, shared: shared_keys };
         // Bounded up to the commit and no further: what is claimed then is listed by the caller.
         let (plan, claimed, numbers) = self
             .session
             .patience()
-            .bounded(self.transaction(items, &inputs, parked, shared_keys, worker))
+            .bounded(self.transaction(items, &inputs, parked, &asked, worker))
             .await?;
+        self.recent.remember(plan.inbox.keys());
         let statuses =
             match self.session.patience().bounded(duplicates(&mut self.session, &plan)).await {
                 Ok(statuses) => statuses,
@@ -202,18 +216,21 @@ impl Writer {
         items: &[Item],
         inputs: &[(usize, Input<'_>)],
         parked: Option<&'static str>,
-        shared_keys: &BTreeSet<Key>,
+        asked: &Asked<'_>,
         worker: uuid::Uuid,
     ) -> Result<(Plan, Vec<Held>, Numbers), Undone> {
         let shared = Arc::clone(&self.shared);
         let begun = clock::now();
         let mut tx = self.session.begin().await?;
-        let known = load(&mut tx, &shared.connector, inputs, shared_keys).await?;
+        let known = load(&mut tx, &shared.connector, inputs, asked).await?;
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
         let events: Vec<Input<'_>> = inputs.iter().map(|(_, input)| *input).collect();
         let plan = decide::decide(&shared.connector, &events, known);
         shared.metrics.stage(Stage::Decide, clock::since(begun));
+        if !asked.news.iter().all(|key| plan.inbox.contains_key(key)) {
+            return Err(Undone::LostRace);
+        }
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
         let (fences, numbers) =
@@ -237,6 +254,15 @@ impl Writer {
 fn was_committed(before: &Plan, now: &Plan) -> bool {
     let pairs = before.decisions.iter().zip(&now.decisions);
     pairs.into_iter().any(|(before, now)| before.ending != Ending::Duplicate && now.is_first)
+}
+
+/// The keys of a batch, by what is asked about them.
+struct Asked<'a> {
+    /// Events taken for new: each is proven so by the insert of its inbox row, or all is redone.
+    news: Vec<Key>,
+    events: Vec<Key>,
+    /// Effects and ledger lines of which some exist already.
+    shared: &'a BTreeSet<Key>,
 }
 
 /// The items that are events, by their index.
@@ -264,22 +290,27 @@ async fn load(
     tx: &mut PgConnection,
     connector: &Connector,
     inputs: &[(usize, Input<'_>)],
-    shared_keys: &BTreeSet<Key>,
+    asked: &Asked<'_>,
 ) -> Result<decide::Known, StoreError> {
-    let events: BTreeSet<Key> = inputs.iter().map(|(_, input)| input.event.key).collect();
     let entities: BTreeSet<Key> = inputs
         .iter()
         .filter_map(|(_, input)| input.event.entity.as_ref().map(|entity| entity.key))
         .collect();
-    let sorted = |keys: &BTreeSet<Key>| keys.iter().copied().collect::<Vec<_>>();
+    let entities: Vec<Key> = entities.into_iter().collect();
+    let calls = connector.effects.iter().any(|rule| matches!(rule.body, EffectBody::Call(_)));
     let mut known = decide::Known::default();
     if !entities.is_empty() {
-        known.entities = batch::lock_entities(tx, &sorted(&entities)).await?;
+        // The order of effects hangs on the lock. Without any the guarded write of each entity is
+        // enough, and the lock would only be written down for nothing.
+        known.entities = if calls {
+            batch::lock_entities(tx, &entities).await?
+        } else {
+            batch::load_entities(tx, &entities).await?
+        };
     }
-    if !events.is_empty() {
-        known.inbox = batch::load_inbox(tx, &sorted(&events)).await?;
+    if !asked.events.is_empty() {
+        known.inbox = batch::load_inbox(tx, &asked.events).await?;
     }
-    let calls = connector.effects.iter().any(|rule| matches!(rule.body, EffectBody::Call(_)));
     // Entities that are new to the database have no effects yet.
     if calls && !known.entities.is_empty() {
         let lanes: Vec<Key> = known.entities.keys().copied().collect();
@@ -287,8 +318,8 @@ async fn load(
             known.open.entry(effect.lane).or_default().push(effect);
         }
     }
-    if !shared_keys.is_empty() {
-        let keys = sorted(shared_keys);
+    if !asked.shared.is_empty() {
+        let keys: Vec<Key> = asked.shared.iter().copied().collect();
         known.effects = batch::load_effects(tx, &keys).await?;
         known.ledger = batch::load_ledger(tx, &keys).await?;
     }

@@ -168,12 +168,12 @@ impl Fold<'_> {
                 version: about.version,
                 state: Arc::clone(&moved.to),
             };
-            let was = self.known.entities.insert(about.key, row.clone());
-            let is_new = match self.plan.entities.get(&about.key) {
-                Some(write) => write.is_new,
-                None => was.is_none(),
+            let before = self.known.entities.insert(about.key, row.clone());
+            let was = match self.plan.entities.get(&about.key) {
+                Some(write) => write.was,
+                None => before.map(|before| before.version),
             };
-            let write = EntityWrite { row, tenant: event.tenant.clone(), is_new };
+            let write = EntityWrite { row, tenant: event.tenant.clone(), was };
             self.plan.entities.insert(about.key, write);
         }
         if owed.needs_payload {

@@ -128,8 +128,8 @@ pub struct Plan {
 pub struct EntityWrite {
     pub row: EntityRow,
     pub tenant: Box<str>,
-    /// Not yet in the database.
-    pub is_new: bool,
+    /// The version that the database has; `None`: it does not know the entity yet.
+    pub was: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use oncely_core::decide::{Ending, Place};
 use oncely_core::progress::{Delivery, Finished, Witness};
 
-use super::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Pipeline, WAITING_MAX};
+use super::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, JOBS_MAX, Pipeline, WAITING_MAX};
 use crate::clock;
 use crate::kafka::RecordBatch;
 use crate::telemetry::Stage;
@@ -65,14 +65,15 @@ impl Pipeline {
         metrics.stage(Stage::Decode, clock::since(begun));
     }
 
-    /// Gives idle writers what lies in their queues.
+    /// Gives idle writers what lies in their queues, and busy ones a full batch for later.
     pub(super) fn dispatch(&mut self) {
         if self.waiting.len() > WAITING_MAX {
             return;
         }
         let mut released: usize = 0;
         for shard in &mut self.shards {
-            if shard.busy || shard.queue.is_empty() {
+            let full = shard.queue.len() >= BATCH_RECORDS_MAX;
+            if shard.queue.is_empty() || shard.given >= if full { JOBS_MAX } else { 1 } {
                 continue;
             }
             let mut bytes: usize = 0;
@@ -91,7 +92,7 @@ impl Pipeline {
                 job.push(item);
             }
             if !job.is_empty() && shard.jobs.try_send(job).is_ok() {
-                shard.busy = true;
+                shard.given = shard.given.saturating_add(1);
             }
         }
         self.shared.metrics.released(released);

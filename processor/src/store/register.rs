@@ -1,0 +1,30 @@
+//! Numbers of connectors and of the topics that they read.
+
+use oncely_core::connector::Connector;
+use sqlx::{PgConnection, query_file};
+
+use super::error::Result;
+
+/// Registers a connector and gives its number.
+pub async fn connector(
+    connection: &mut PgConnection,
+    connector: &Connector,
+) -> Result<i32> {
+    let Connector { name, scope, source, .. } = connector;
+    let query =
+        query_file!("src/store/sql/connector_register.sql", &**name, &**scope, &*source.group);
+    Ok(query.fetch_one(connection).await?.id)
+}
+
+/// Registers a topic as a connector reads it and gives its number.
+pub async fn source(
+    connection: &mut PgConnection,
+    connector_id: i32,
+    cluster_id: &str,
+    topic_id: &str,
+    topic: &str,
+) -> Result<i32> {
+    let query =
+        query_file!("src/store/sql/source_register.sql", connector_id, cluster_id, topic_id, topic);
+    Ok(query.fetch_one(connection).await?.id)
+}
