@@ -7,13 +7,12 @@
 //!
 //! Either way the event has its attributes as members and the data as `data`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use oncely_core::expr::Header;
-use oncely_core::value::{Kind, Value};
+use oncely_core::value::{Kind, Member, Object, Value};
 
 use super::{DecodeError, DecodeReason, json};
 
@@ -59,7 +58,7 @@ fn binary(
     headers: &[Header<'_>],
     content_type: Option<&str>,
 ) -> Result<Value, DecodeError> {
-    let mut members = BTreeMap::new();
+    let mut members: Vec<Member> = Vec::new();
     for header in headers {
         let Some(name) = header.name.strip_prefix(PREFIX) else { continue };
         if name == "data" {
@@ -67,16 +66,16 @@ fn binary(
         }
         let text = header.value.and_then(|value| std::str::from_utf8(value).ok());
         let text = text.ok_or_else(|| envelope(&format!("the attribute {name} is no text")))?;
-        if members.insert(Arc::from(name), Value::text(text)).is_some() {
-            return Err(envelope(&format!("the attribute {name} stands twice")));
-        }
+        members.push((Arc::from(name), Value::text(text)));
     }
+    let twice = |name: Arc<str>| envelope(&format!("the attribute {name} stands twice"));
+    let mut members = Object::new(members).map_err(twice)?;
     required(&members)?;
-    members.insert(Arc::from("data"), data(bytes, content_type)?);
+    members = members.with("data", Some(data(bytes, content_type)?));
     if let Some(kind) = content_type {
-        members.insert(Arc::from("datacontenttype"), Value::text(kind));
+        members = members.with("datacontenttype", Some(Value::text(kind)));
     }
-    Ok(Value::Object(Arc::new(members)))
+    Ok(Value::Object(members))
 }
 
 fn data(bytes: &[u8], content_type: Option<&str>) -> Result<Value, DecodeError> {
@@ -106,7 +105,7 @@ fn structured(bytes: &[u8]) -> Result<Value, DecodeError> {
     let Value::Text(encoded) = encoded else {
         return Err(envelope("data_base64 is no text"));
     };
-    if members.contains_key("data") {
+    if members.get("data").is_some() {
         return Err(envelope("has both data and data_base64"));
     }
     let decoded = STANDARD.decode(encoded.as_bytes());
@@ -121,13 +120,10 @@ fn structured(bytes: &[u8]) -> Result<Value, DecodeError> {
         | Value::Object(_) => None,
     });
     let data = data(&decoded, kind.as_deref())?;
-    let mut members = (*members).clone();
-    members.remove("data_base64");
-    members.insert(Arc::from("data"), data);
-    Ok(Value::Object(Arc::new(members)))
+    Ok(Value::Object(members.with("data_base64", None).with("data", Some(data))))
 }
 
-fn required(members: &BTreeMap<Arc<str>, Value>) -> Result<(), DecodeError> {
+fn required(members: &Object) -> Result<(), DecodeError> {
     for name in REQUIRED {
         match members.get(name) {
             Some(Value::Text(text)) if !text.is_empty() => {}

@@ -237,13 +237,9 @@ fn without(value: &Value, path: &[Box<str>]) -> Value {
     let (Some((name, rest)), Value::Object(members)) = (path.split_first(), value) else {
         return value.clone();
     };
-    let mut members = (**members).clone();
-    if rest.is_empty() {
-        members.remove(&**name);
-    } else if let Some(member) = members.get_mut(&**name) {
-        *member = without(member, rest);
-    }
-    Value::Object(Arc::new(members))
+    let Some(member) = members.get(name) else { return value.clone() };
+    let left = (!rest.is_empty()).then(|| without(member, rest));
+    Value::Object(members.with(name, left))
 }
 
 fn failed(field: &'static str, expr: &Expr, error: EvalError) -> Reject {

@@ -3,9 +3,12 @@
 //! Integers stay exact: a number that is written as an integer and fits 64 bits is an [`Value::Int`];
 //! every other number keeps the text it was written with. Nothing here ever passes through `f64`.
 
-use std::collections::BTreeMap;
+mod object;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use object::{Member, Object};
 
 /// A decoded value. Object keys are unique and sorted, which makes every walk over one the same.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -17,7 +20,7 @@ pub enum Value {
     Decimal(Decimal),
     Text(Arc<str>),
     List(Arc<[Value]>),
-    Object(Arc<BTreeMap<Arc<str>, Value>>),
+    Object(Object),
 }
 
 /// The name of a value's type, for messages to people.
@@ -51,7 +54,7 @@ impl fmt::Display for Kind {
 impl Value {
     /// An object from pairs; the last of two equal keys wins (decoders refuse those before).
     pub fn object<K: Into<Arc<str>>>(pairs: impl IntoIterator<Item = (K, Self)>) -> Self {
-        Self::Object(Arc::new(pairs.into_iter().map(|(key, value)| (key.into(), value)).collect()))
+        Self::Object(pairs.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
     pub fn text(text: impl Into<Arc<str>>) -> Self {

@@ -113,7 +113,7 @@ impl fmt::Display for Path {
 /// Follows `steps` from `value`; `None` where a member is missing or the shape is another one.
 pub(super) fn walk<'v>(value: &'v Value, steps: &[Step]) -> Option<&'v Value> {
     steps.iter().try_fold(value, |value, step| match (step, value) {
-        (Step::Member(name), Value::Object(members)) => members.get(&**name),
+        (Step::Member(name), Value::Object(members)) => members.get(name),
         (Step::Index(index), Value::List(items)) => items.get(*index),
         (Step::Member(_) | Step::Index(_), _) => None,
     })

@@ -5,7 +5,6 @@
 //! it unchanged: a number that would lose digits stays as it is and can be passed on and compared
 //! for equality, while computing with it is an error.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use cel::ExecutionError;
@@ -20,9 +19,8 @@ use cel::context::VariableResolver;
 use super::EvalError;
 use super::path::Root;
 use super::scope::Scope;
-use crate::value::{Decimal, Value};
+use crate::value::{Decimal, Object, Value};
 
-type Members = BTreeMap<Arc<str>, Value>;
 type Boxed<'v> = Box<dyn Val + 'v>;
 
 /// Name under which an expression finds the state that this event moved the entity into. Nobody
@@ -66,7 +64,7 @@ impl VariableResolver for Roots<'_> {
 
 /// An object of an event, looked into where it stands.
 struct View<'v> {
-    members: &'v Members,
+    members: &'v Object,
     keys: OnceLock<Vec<CelString<'v>>>,
 }
 
@@ -205,7 +203,7 @@ impl Val for View<'_> {
 impl Container for View<'_> {
     fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
         let name = value.downcast_ref::<CelString<'_>>();
-        Ok(name.is_some_and(|name| self.members.contains_key(name.inner())))
+        Ok(name.is_some_and(|name| self.members.get(name.inner()).is_some()))
     }
 }
 
@@ -241,7 +239,7 @@ impl<'v> Iterable for View<'v> {
     where
         Self: 'w,
     {
-        let names = || self.members.keys().map(|name| CelString::from(&**name)).collect();
+        let names = || self.members.iter().map(|(name, _)| CelString::from(&**name)).collect();
         Box::new(Keys(self.keys.get_or_init(names).iter()))
     }
 }

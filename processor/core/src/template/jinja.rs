@@ -213,7 +213,7 @@ fn to_jinja(value: &Value) -> minijinja::Value {
         Value::Text(text) => minijinja::Value::from(&**text),
         Value::Decimal(number) => minijinja::Value::from_object(Exact(number.clone())),
         Value::List(items) => minijinja::Value::from_object(Items(Arc::clone(items))),
-        Value::Object(members) => minijinja::Value::from_object(Members(Arc::clone(members))),
+        Value::Object(members) => minijinja::Value::from_object(Members(members.clone())),
     }
 }
 
@@ -226,7 +226,7 @@ fn from_jinja(value: &minijinja::Value) -> Result<Value, RenderError> {
         return Ok(Value::List(Arc::clone(items)));
     }
     if let Some(Members(members)) = value.downcast_object_ref() {
-        return Ok(Value::Object(Arc::clone(members)));
+        return Ok(Value::Object(members.clone()));
     }
     let none = |kind: ValueKind| RenderError::NoValue { kind: kind.to_string().into() };
     match value.kind() {
@@ -287,7 +287,7 @@ impl Object for Items {
 }
 
 #[derive(Debug)]
-struct Members(Arc<std::collections::BTreeMap<Arc<str>, Value>>);
+struct Members(crate::value::Object);
 
 impl Object for Members {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -299,7 +299,7 @@ impl Object for Members {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        let names = self.0.keys().map(|name| minijinja::Value::from(&**name));
+        let names = self.0.iter().map(|(name, _)| minijinja::Value::from(&**name));
         Enumerator::Values(names.collect())
     }
 }
