@@ -5,12 +5,11 @@
 //! behind the value.
 
 use std::cell::RefCell;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
-use oncely_core::value::{Decimal, Value};
+use oncely_core::value::{Decimal, Member, Object, Value};
 use oncely_core::wanted::Wanted;
 
 use super::{DecodeError, DecodeReason};
@@ -95,57 +94,79 @@ fn object(
     wanted: Option<&Wanted>,
 ) -> Result<Value, DecodeError> {
     let depth = deeper(tokens, depth)?;
-    let mut members = BTreeMap::new();
-    let mut unread = Names::default();
-    let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?.map(shared_name);
+    let mut members: Vec<Member> = Vec::new();
+    let mut names = Names::default();
+    let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?;
     while let Some(name) = next {
+        let kept = wanted.and_then(|wanted| match wanted {
+            Wanted::Everything => Some((shared_name(name), wanted)),
+            Wanted::Members(_) => wanted.member(name),
+        });
+        let repeated = names.add(name);
         let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
         let at = tokens.current_index();
-        let inner = wanted.and_then(|wanted| wanted.member(&name));
-        let member = value(tokens, peek, depth, inner)?;
-        let repeated = match inner {
-            None => unread.add(name),
-            Some(_) => match members.entry(name) {
-                Entry::Vacant(free) => {
-                    free.insert(member);
-                    None
-                }
-                Entry::Occupied(taken) => Some(Arc::clone(taken.key())),
-            },
-        };
         if let Some(name) = repeated {
-            let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
-            let text = format!("the member {shown:?} stands twice in one object");
-            return Err(error(DecodeReason::DuplicateKey, &text, at));
+            return Err(twice(&name, at));
         }
-        next = tokens.next_key().map_err(|cause| syntax(&cause))?.map(shared_name);
+        match kept {
+            None => drop(value(tokens, peek, depth, None)?),
+            Some((name, inner)) => members.push((name, value(tokens, peek, depth, Some(inner))?)),
+        }
+        next = tokens.next_key().map_err(|cause| syntax(&cause))?;
     }
-    Ok(if wanted.is_some() { Value::Object(Arc::new(members)) } else { Value::Null })
+    if wanted.is_none() {
+        return Ok(Value::Null);
+    }
+    let at = tokens.current_index();
+    Object::new(members).map(Value::Object).map_err(|name| twice(&name, at))
 }
 
-/// Names of an object's members that nobody looks at: few as a rule, and then compared one by one.
+fn twice(name: &str, at: usize) -> DecodeError {
+    let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
+    error(DecodeReason::DuplicateKey, &format!("the member {shown:?} stands twice in one object"), at)
+}
+
+/// Names of an object's members, one behind the other. Few as a rule, and then compared one by one; of
+/// many, a hash says which.
 #[derive(Default)]
 struct Names {
-    few: Vec<Arc<str>>,
-    many: BTreeSet<Arc<str>>,
+    bytes: String,
+    /// Where each ends, with its beginning as a number, which tells most of them apart.
+    ends: Vec<(u64, usize)>,
+    many: HashSet<Box<str>>,
 }
 
 /// Names that are compared one by one.
-const FEW_NAMES: usize = 24;
+const FEW_NAMES: usize = 32;
 
 impl Names {
     /// Gives a name back that was there already.
-    fn add(&mut self, name: Arc<str>) -> Option<Arc<str>> {
-        if self.few.contains(&name) || self.many.contains(&name) {
-            return Some(name);
+    fn add(&mut self, name: &str) -> Option<Box<str>> {
+        let tag = tag(name);
+        let mut start = 0;
+        for &(known, end) in &self.ends {
+            if known == tag && self.bytes.get(start..end) == Some(name) {
+                return Some(name.into());
+            }
+            start = end;
         }
-        if self.few.len() < FEW_NAMES {
-            self.few.push(name);
-        } else {
-            self.many.insert(name);
+        if self.ends.len() < FEW_NAMES {
+            self.bytes.push_str(name);
+            self.ends.push((tag, self.bytes.len()));
+            return None;
         }
-        None
+        if self.many.insert(name.into()) { None } else { Some(name.into()) }
     }
+}
+
+/// The first seven bytes and the length of a name.
+fn tag(name: &str) -> u64 {
+    let mut tag = [0; 8];
+    tag.iter_mut().zip(name.bytes().take(7)).for_each(|(to, from)| *to = from);
+    if let Some(last) = tag.last_mut() {
+        *last = u8::try_from(name.len()).unwrap_or(u8::MAX);
+    }
+    u64::from_be_bytes(tag)
 }
 
 /// Names that one thread remembers, and how long one may be.

@@ -4,8 +4,6 @@
 //! that names the field and its expression. Identity comes from the event alone; a record that has
 //! none is parked, never guessed at.
 
-use std::sync::Arc;
-
 use crate::connector::{Connector, FingerprintRule, StateRules};
 use crate::expr::{EvalError, Expr, Scope, Step};
 use crate::fingerprint::Fingerprint;

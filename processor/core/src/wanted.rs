@@ -5,6 +5,7 @@
 //! of the work that a value costs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::connector::{Connector, FingerprintRule};
 use crate::expr::{Path, Root, Step};
@@ -14,7 +15,7 @@ use crate::expr::{Path, Root, Step};
 pub enum Wanted {
     Everything,
     /// Of an object these members; of anything else all.
-    Members(BTreeMap<Box<str>, Wanted>),
+    Members(BTreeMap<Arc<str>, Wanted>),
 }
 
 impl Wanted {
@@ -32,12 +33,11 @@ impl Wanted {
         wanted
     }
 
-    /// What of the member `name` is looked at; `None`: nothing.
-    pub fn member(&self, name: &str) -> Option<&Self> {
-        match self {
-            Self::Everything => Some(self),
-            Self::Members(members) => members.get(name),
-        }
+    /// What of the member `name` is looked at, where only some members are, with the name to be
+    /// shared; `None`: nothing, or everything of all members.
+    pub fn member(&self, name: &str) -> Option<(Arc<str>, &Self)> {
+        let Self::Members(members) = self else { return None };
+        members.get_key_value(name).map(|(name, wanted)| (Arc::clone(name), wanted))
     }
 
     fn add(&mut self, steps: &[Step]) {
@@ -45,7 +45,7 @@ impl Wanted {
         match steps.split_first() {
             Some((Step::Member(name), rest)) => {
                 let nothing = || Self::Members(BTreeMap::new());
-                members.entry(name.clone()).or_insert_with(nothing).add(rest);
+                members.entry(Arc::from(&**name)).or_insert_with(nothing).add(rest);
             }
             // The end of a path means all that is there; a list is kept whole.
             Some((Step::Index(_), _)) | None => *self = Self::Everything,
@@ -67,13 +67,17 @@ mod tests {
         wanted
     }
 
+    fn whole(name: &str) -> Option<(Arc<str>, &'static Wanted)> {
+        Some((name.into(), &Wanted::Everything))
+    }
+
     #[test]
     fn a_path_wants_what_is_at_its_end() {
         let wanted = by(&["event.a.b", "event.c[0].d", "event.a.b.c"]);
-        let a = wanted.member("a").unwrap();
-        assert_eq!(a.member("b"), Some(&Wanted::Everything));
+        let (_, a) = wanted.member("a").unwrap();
+        assert_eq!(a.member("b"), whole("b"));
         assert_eq!(a.member("x"), None);
-        assert_eq!(wanted.member("c"), Some(&Wanted::Everything));
+        assert_eq!(wanted.member("c"), whole("c"));
         assert_eq!(wanted.member("d"), None);
     }
 
@@ -81,9 +85,9 @@ mod tests {
     fn what_an_expression_hands_on_is_wanted_whole() {
         assert_eq!(by(&["size(event)"]), Wanted::Everything);
         let wanted = by(&["event.lines.exists(line, line.cents > 5)"]);
-        assert_eq!(wanted.member("lines"), Some(&Wanted::Everything));
+        assert_eq!(wanted.member("lines"), whole("lines"));
         let wanted = by(&["has(event.a.b) ? event.a.b : event.c"]);
-        assert_eq!(wanted.member("a").unwrap().member("b"), Some(&Wanted::Everything));
-        assert_eq!(wanted.member("c"), Some(&Wanted::Everything));
+        assert_eq!(wanted.member("a").unwrap().1.member("b"), whole("b"));
+        assert_eq!(wanted.member("c"), whole("c"));
     }
 }
