@@ -1,7 +1,7 @@
 //! What the batch transaction loads and writes.
 //!
 //! Lock order, everywhere: entities, then effects, then inbox, ledger, payload, parked, repeat; keys
-//! sorted inside each. Inserts that find a key taken write nothing for it and say so.
+//! sorted inside each. A key that is taken is a lost race, and a value, not an error.
 
 mod load;
 mod records;
