@@ -150,6 +150,7 @@ CREATE INDEX effect_open ON oncely.effect (lane) WHERE settled_at IS NULL;
 CREATE INDEX effect_due ON oncely.effect (connector, name, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX effect_claimed ON oncely.effect (worker) WHERE worker IS NOT NULL;
 CREATE INDEX effect_blocked ON oncely.effect (connector) WHERE status = 'waiting' AND due_at IS NULL;
+CREATE INDEX effect_held ON oncely.effect (lane) WHERE status = 'held';
 CREATE INDEX effect_age ON oncely.effect USING brin (created_at);
 
 -- Attempts; a first one that succeeds lives in its effect's own row alone. Also the place of

@@ -41,7 +41,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_HEARTBEAT", "1s", "three must fit in a lease"),
     ("ONCELY_DRAIN", "20s", "time to settle what is in flight when a partition goes"),
     ("ONCELY_SHUTDOWN_GRACE", "25s", "time to settle what is in flight after SIGTERM"),
-    ("ONCELY_WRITERS", "2", "batch transactions side by side, 1 to 16"),
+    ("ONCELY_WRITERS", "4", "batch transactions side by side, 1 to 16"),
     ("ONCELY_EGRESS_ALLOW", "", "hosts that events may name although they are not public"),
     ("ONCELY_HTTP_LISTEN", "0.0.0.0:9090", "metrics and health"),
     ("ONCELY_LOG", "info,sqlx=warn", "level, or target=level after commas"),

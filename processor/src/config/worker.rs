@@ -38,7 +38,7 @@ impl Worker {
             heartbeat: duration("ONCELY_HEARTBEAT", 1_000, 50, 200_000)?,
             drain: duration("ONCELY_DRAIN", 20_000, 0, 600_000)?,
             shutdown_grace: duration("ONCELY_SHUTDOWN_GRACE", 25_000, 0, 3_600_000)?,
-            writers: count_of(environment, "ONCELY_WRITERS", 2, (1, 16))?,
+            writers: count_of(environment, "ONCELY_WRITERS", 4, (1, 16))?,
         };
         worker.check(session)?;
         Ok(worker)

@@ -1,10 +1,13 @@
 -- Whether effects that records wait for still hold these back. A blocked one may wait for a held one
--- over others, and those may stand in other lanes.
+-- over others, and those may stand in other lanes. Held ones are rare, so whether there are any is asked
+-- first, and once.
 SELECT e.key, e.status,
-       (e.status = 'held' OR (e.status = 'waiting' AND e.due_at IS NULL AND (EXISTS (
+       (e.status = 'held' OR (
+        e.status = 'waiting' AND e.due_at IS NULL
+        AND EXISTS (SELECT FROM oncely.effect WHERE status = 'held')
+        AND (EXISTS (
            SELECT FROM oncely.effect AS h
-           WHERE h.lane = e.lane AND h.settled_at IS NULL AND h.status = 'held'
-             AND h.version < e.version) OR EXISTS (
+           WHERE h.lane = e.lane AND h.status = 'held' AND h.version < e.version) OR EXISTS (
            WITH RECURSIVE before (key) AS (
                SELECT unnest(e.after_keys)
                UNION
