@@ -151,11 +151,7 @@ fn plans(connector: &Connector, partition: i32, events: &[(i64, Event)]) -> Resu
             inbox.insert(*key, row);
         }
         entities.extend(plan.entities.iter().map(|(key, write)| (*key, write.row.clone())));
-        batches.push(Batch {
-            entities: entity_keys.into_iter().collect(),
-            events: seen,
-            plan,
-        });
+        batches.push(Batch { entities: entity_keys.into_iter().collect(), events: seen, plan });
     }
     Ok(batches)
 }

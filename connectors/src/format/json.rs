@@ -123,7 +123,11 @@ fn object(
 
 fn twice(name: &str, at: usize) -> DecodeError {
     let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
-    error(DecodeReason::DuplicateKey, &format!("the member {shown:?} stands twice in one object"), at)
+    error(
+        DecodeReason::DuplicateKey,
+        &format!("the member {shown:?} stands twice in one object"),
+        at,
+    )
 }
 
 /// Names of an object's members, one behind the other. Few as a rule, and then compared one by one; of

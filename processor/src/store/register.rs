@@ -6,10 +6,7 @@ use sqlx::{PgConnection, query_file};
 use super::error::Result;
 
 /// Registers a connector and gives its number.
-pub async fn connector(
-    connection: &mut PgConnection,
-    connector: &Connector,
-) -> Result<i32> {
+pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> Result<i32> {
     let Connector { name, scope, source, .. } = connector;
     let query =
         query_file!("src/store/sql/connector_register.sql", &**name, &**scope, &*source.group);

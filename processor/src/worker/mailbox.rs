@@ -9,20 +9,20 @@ use tokio::sync::mpsc;
 
 use super::Message;
 use super::call::{Ended, How};
+use super::outcomes::Outcomes;
 
 /// Sends messages to the pipeline of one connector; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Mailbox {
     pub(super) pipeline: mpsc::UnboundedSender<Message>,
-    pub(super) ended: mpsc::UnboundedSender<Ended>,
+    pub(super) ended: Outcomes,
 }
 
 impl Mailbox {
     pub(super) fn send(&self, message: Message) {
         if let Err(late) = self.pipeline.send(message) {
             for unsent in unsent(late.0) {
-                // The settler outlives every mailbox; without it the claims are found by their lease.
-                drop(self.ended.send(unsent));
+                self.ended.send(unsent);
             }
         }
     }
@@ -70,7 +70,8 @@ mod tests {
     #[test]
     fn claims_that_come_after_the_end_go_back() {
         let (pipeline, mut messages) = mpsc::unbounded_channel();
-        let (ended, mut outcomes) = mpsc::unbounded_channel();
+        let (ended, mut settlers) = Outcomes::to(1);
+        let mut outcomes = settlers.remove(0);
         let mailbox = Mailbox { pipeline, ended };
         mailbox.send(Message::Claimed(vec![held(1)]));
         messages.close();

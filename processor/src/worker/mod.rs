@@ -29,6 +29,7 @@ mod late;
 mod lease;
 mod mailbox;
 mod memory;
+mod outcomes;
 mod parked;
 mod pipeline;
 mod process;

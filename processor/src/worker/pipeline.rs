@@ -26,6 +26,7 @@ use super::item::Item;
 use super::keeper::Positions;
 use super::lease::Lease;
 use super::mailbox::unsent;
+use super::outcomes::Outcomes;
 use super::report::Report;
 use super::start::{From, Started};
 use super::waiting::Waiting;
@@ -100,7 +101,7 @@ pub(super) struct Pipeline {
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) starter: mpsc::UnboundedSender<Vec<Assigned>>,
     pub(super) keeper: mpsc::UnboundedSender<Positions>,
-    pub(super) ended: mpsc::UnboundedSender<Ended>,
+    pub(super) ended: Outcomes,
     /// Asks which effects still hold offsets back.
     pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
     shards: Vec<Shard>,
@@ -126,7 +127,7 @@ pub(super) struct Ends {
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) starter: mpsc::UnboundedSender<Vec<Assigned>>,
     pub(super) keeper: mpsc::UnboundedSender<Positions>,
-    pub(super) ended: mpsc::UnboundedSender<Ended>,
+    pub(super) ended: Outcomes,
     pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
     pub(super) writers: Vec<mpsc::Sender<Vec<Item>>>,
     pub(super) claims: Claims,
@@ -235,8 +236,7 @@ impl Pipeline {
         self.messages.close();
         while let Some(message) = self.messages.recv().await {
             for unsent in unsent(message) {
-                // Without a settler the claims are found by their lease.
-                drop(self.ended.send(unsent));
+                self.ended.send(unsent);
             }
         }
     }
@@ -401,8 +401,7 @@ impl Pipeline {
                 Ok(end) => end,
                 Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
             };
-            // The settler outlives every call; without it the claim is found by its lease.
-            drop(ended.send(end));
+            ended.send(end);
         });
     }
 

@@ -18,9 +18,10 @@ use super::lane::Lane;
 use super::lease::Lease;
 use super::mailbox::Mailbox;
 use super::memory::{self, Memory, TooShort};
+use super::outcomes::Outcomes;
 use super::pipeline::{Closed, Ends, JOBS_MAX, Pipeline};
-use super::settler::Settler;
 use super::recent::Recent;
+use super::settler::{SETTLERS, Settler};
 use super::start::Starter;
 use super::sweeper::Sweeper;
 use super::writer::Writer;
@@ -241,7 +242,7 @@ fn start_parts(
     let (pipeline, messages) = mpsc::unbounded_channel();
     let (starter, assigned) = mpsc::unbounded_channel();
     let (keeper, positions) = mpsc::unbounded_channel();
-    let (ended, outcomes) = mpsc::unbounded_channel();
+    let (ended, settlers) = Outcomes::to(SETTLERS);
     let (asker, questions) = mpsc::unbounded_channel();
     let (lease, claims) = (parts.lease.clone(), parts.claims.clone());
     let mailbox = Mailbox { pipeline: pipeline.clone(), ended: ended.clone() };
@@ -261,15 +262,17 @@ fn start_parts(
         vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }
     let shared = || Arc::clone(shared);
-    let settler = Settler {
-        shared: shared(),
-        session: session("settler"),
-        lease: lease.clone(),
-        claims: claims.clone(),
-        ended: outcomes,
-        pipeline: pipeline.clone(),
-    };
-    vital.spawn("settler", settler.run());
+    for (index, outcomes) in settlers.into_iter().enumerate() {
+        let settler = Settler {
+            shared: shared(),
+            session: session(&format!("settler {index}")),
+            lease: lease.clone(),
+            claims: claims.clone(),
+            ended: outcomes,
+            pipeline: pipeline.clone(),
+        };
+        vital.spawn("settler", settler.run());
+    }
     let keeper_part = Keeper {
         shared: shared(),
         session: session("keeper"),

@@ -30,6 +30,9 @@ use crate::store::{PgConnection, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{Finished, Stage};
 
+/// Settlers side by side, so that one works while the other waits for a lock or a commit. Each has lanes of
+/// its own.
+pub(super) const SETTLERS: usize = 2;
 /// Outcomes that one transaction records at most.
 const SETTLED_MAX: usize = 500;
 /// Wait while the database is away.

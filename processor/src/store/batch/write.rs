@@ -30,7 +30,8 @@ pub struct Fenced {
 
 /// Writes entities: new ones first, then those that moved.
 pub async fn write_entities(tx: &mut PgConnection, plan: &Plan) -> Result<Written> {
-    let (new, moved): (Vec<_>, Vec<_>) = plan.entities.iter().partition(|(_, write)| write.was.is_none());
+    let (new, moved): (Vec<_>, Vec<_>) =
+        plan.entities.iter().partition(|(_, write)| write.was.is_none());
     if !new.is_empty() {
         let key = uuids(new.iter().map(|(key, _)| *key));
         let event = uuids(new.iter().map(|(_, write)| &write.row.event));
