@@ -9,7 +9,9 @@ use std::time::Duration;
 use oncely_connectors::effect::performer::Performer;
 use oncely_core::connector::{CallRule, Limits, Rate};
 use oncely_core::effect::next::{HALT_MS, Policy};
+use oncely_core::effect::outcome::OutcomeClass;
 
+use super::call::How;
 use crate::clock::{self, Moment};
 
 /// One effect of one connector, as this process performs it.
@@ -78,10 +80,18 @@ impl Lane {
         state.in_use = state.in_use.saturating_add(u32::try_from(slots).unwrap_or(u32::MAX));
     }
 
-    /// Calls are over: their slots are free.
-    pub(super) fn release(&self, slots: usize) {
+    /// A call is over: its slot is free, before the outcome is on record, so that settling takes no part
+    /// of the limit. What it says of the lane is taken in first.
+    pub(super) fn ended(&self, how: &How) {
+        if let How::Attempted(attempt) = how {
+            match attempt.outcome.class() {
+                OutcomeClass::Halted => self.halt(attempt.status),
+                OutcomeClass::Done | OutcomeClass::Rejected => self.unhalt(),
+                OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
+            }
+        }
         let mut state = self.state();
-        state.in_use = state.in_use.saturating_sub(u32::try_from(slots).unwrap_or(u32::MAX));
+        state.in_use = state.in_use.saturating_sub(1);
     }
 
     /// Slots were reserved and no call was made: the rate has them back as well.
@@ -94,7 +104,7 @@ impl Lane {
 
     /// Stops claiming until the configuration may have been mended. Said once, however many calls
     /// find it so.
-    pub(super) fn halt(&self, status_code: Option<u16>) {
+    fn halt(&self, status_code: Option<u16>) {
         let until = clock::now().checked_add(Duration::from_millis(HALT_MS));
         if std::mem::replace(&mut self.state().halted_until, until).is_none() {
             tracing::error!(
@@ -107,7 +117,7 @@ impl Lane {
     }
 
     /// A call was answered in a way that shows the configuration to be right.
-    pub(super) fn unhalt(&self) {
+    fn unhalt(&self) {
         if self.state().halted_until.take().is_some() {
             tracing::info!(
                 effect = &*self.name,

@@ -395,12 +395,14 @@ impl Pipeline {
         let Some(lane) = self.shared.lane(held.rule).map(Arc::clone) else { return };
         let (lease, ended) = (self.lease.clone(), self.ended.clone());
         let lost = held.without_request();
+        let over = Arc::clone(&lane);
         let call = async move { call::call(&lane, held, &lease).await };
         task::spawn_then("call", &self.shared.process_metrics, call, move |end| {
             let end = match end {
                 Ok(end) => end,
                 Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
             };
+            over.ended(&end.how);
             ended.send(end);
         });
     }

@@ -74,12 +74,6 @@ impl Settler {
     /// Gives the claims that it made and that nobody took up: the pipeline had ended.
     async fn settle(&mut self, batch: &[Prepared]) -> Result<Vec<Ended>, Stopped> {
         let begun = clock::now();
-        // The slots of settled calls are free; what is claimed next takes them.
-        for prepared in batch {
-            if let Some(lane) = self.shared.lane(prepared.held.rule) {
-                lane.release(1);
-            }
-        }
         loop {
             let making = self.claims.making().await;
             let error = match self.session.patience().bounded(self.attempt(batch)).await {
@@ -330,11 +324,6 @@ fn prepare(shared: &Shared, ended: Ended) -> Prepared {
     };
     let class = attempt.outcome.class();
     let history = held.claim.history.after_attempt(since, class.is_failure());
-    match class {
-        OutcomeClass::Halted => lane.halt(attempt.status),
-        OutcomeClass::Done | OutcomeClass::Rejected => lane.unhalt(),
-        OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
-    }
     let unknown = history.was_unknown || attempt.outcome == Outcome::Unknown;
     let next = next_step(&lane.policy, &history, &attempt.outcome, super::draw());
     let (status, due_in_ms, note, result) = match next {
