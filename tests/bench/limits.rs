@@ -175,7 +175,7 @@ pub(crate) async fn least_inbox(database: &Database, workload: Workload) -> Resu
     sqlx::query("CHECKPOINT").execute(&mut connection).await?;
     let mut ready = Vec::new();
     for batches in folded {
-        ready.push((database.connect("least writer").await?, batches));
+        ready.push((database.connect_steady("least writer").await?, batches));
     }
     let begun = clock::now();
     let mut writers = JoinSet::new();

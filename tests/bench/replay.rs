@@ -61,7 +61,7 @@ pub(crate) async fn replay(
     let mut ready = Vec::new();
     for (partition, events) in shards.into_iter().enumerate() {
         let batches = plans(&connector, partition as i32, &events)?;
-        let mut connection = database.connect("replay writer").await?;
+        let mut connection = database.connect_steady("replay writer").await?;
         let worker = Uuid::from_u128(partition as u128 + 1);
         lease::start(&mut connection, worker, 600_000, "bench").await?;
         ready.push((Writer { connection, worker, id, calls: has_calls(&connector) }, batches));

@@ -93,6 +93,11 @@ impl Database {
     pub(crate) async fn connect(&self, task: &str) -> Result<PgConnection> {
         Ok(self.settings.connect(task).await?)
     }
+
+    /// For the statements of a limit, planned as the product's are.
+    pub(crate) async fn connect_steady(&self, task: &str) -> Result<PgConnection> {
+        Ok(self.settings.planned_once().connect(task).await?)
+    }
 }
 
 fn settings(url: &str) -> Result<store::Settings> {

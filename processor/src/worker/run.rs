@@ -247,13 +247,16 @@ fn start_parts(
     let (lease, claims) = (parts.lease.clone(), parts.claims.clone());
     let mailbox = Mailbox { pipeline: pipeline.clone(), ended: ended.clone() };
     let vital = &parts.vital;
+    let planned_once = parts.database.planned_once();
+    let name = &parts.connector.name;
+    let steady = |task: &str| Session::new(planned_once.clone(), format!("{name} {task}"));
     let mut writers = Vec::new();
     for index in 0..usize::try_from(parts.settings.worker.writers).unwrap_or(1).max(1) {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         writers.push(jobs);
         let writer = Writer {
             shared: Arc::clone(shared),
-            session: session(&format!("writer {index}")),
+            session: steady(&format!("writer {index}")),
             lease: lease.clone(),
             claims: claims.clone(),
             committing: None,
@@ -265,7 +268,7 @@ fn start_parts(
     for (index, outcomes) in settlers.into_iter().enumerate() {
         let settler = Settler {
             shared: shared(),
-            session: session(&format!("settler {index}")),
+            session: steady(&format!("settler {index}")),
             lease: lease.clone(),
             claims: claims.clone(),
             ended: outcomes,
