@@ -146,7 +146,7 @@ CREATE TABLE oncely.effect (
     CHECK (failures <= attempts),
     CHECK (failing_since IS NULL OR failures > 0)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX effect_open ON oncely.effect (lane) WHERE settled_at IS NULL;
+CREATE INDEX effect_open ON oncely.effect (lane, version) WHERE settled_at IS NULL;
 CREATE INDEX effect_due ON oncely.effect (connector, name, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX effect_claimed ON oncely.effect (worker) WHERE worker IS NOT NULL;
 CREATE INDEX effect_blocked ON oncely.effect (connector) WHERE status = 'waiting' AND due_at IS NULL;

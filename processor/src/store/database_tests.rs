@@ -41,8 +41,11 @@ impl World {
     }
 
     pub(crate) async fn connect(&self) -> PgConnection {
-        let settings = Settings::parse(&self.cluster.url("postgres")).unwrap();
-        settings.connect("test").await.unwrap()
+        Settings::parse(&self.url()).unwrap().connect("test").await.unwrap()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.cluster.url("postgres")
     }
 
     pub(crate) async fn sql(&self, statements: &str) -> Vec<oncely_rig::postgres::Row> {

@@ -37,3 +37,5 @@ pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection};
 
 #[cfg(test)]
 pub(crate) mod database_tests;
+#[cfg(test)]
+mod plan_tests;

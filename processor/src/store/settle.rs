@@ -206,10 +206,26 @@ pub async fn wake(
     lanes: &[Key],
     claiming: Option<Claiming<'_>>,
 ) -> Result<Woken> {
+    let mut woken = Woken::default();
+    let mut again = wake_lowest(tx, lanes, claiming.as_ref(), &mut woken).await?;
+    while !again.is_empty() {
+        again = wake_lowest(tx, &again, claiming.as_ref(), &mut woken).await?;
+    }
+    Ok(woken)
+}
+
+/// Wakes among the effects of each lane's lowest open version. Gives the lanes in which one of them was
+/// skipped: the next version may be the lowest now.
+async fn wake_lowest(
+    tx: &mut PgConnection,
+    lanes: &[Key],
+    claiming: Option<&Claiming<'_>>,
+    woken: &mut Woken,
+) -> Result<Vec<Key>> {
     let (open, names): (Vec<OpenEffect>, Vec<(i32, String)>) =
         load_open_named(tx, lanes).await?.into_iter().unzip();
     if !open.iter().any(|effect| effect.blocked) {
-        return Ok(Woken::default());
+        return Ok(Vec::new());
     }
     let settled = settled_predecessors(tx, &open).await?;
     let turns = awake(&open, &settled);
@@ -218,7 +234,7 @@ pub async fn wake(
     let mut turn = Vec::new();
     for (effect, (connector, name)) in named {
         let slot = || {
-            let mine = claiming.as_ref().filter(|claiming| claiming.connector_id == *connector);
+            let mine = claiming.filter(|claiming| claiming.connector_id == *connector);
             mine.is_some_and(|claiming| (claiming.take_slot)(name))
         };
         turn.push(match turns.get(&effect.key) {
@@ -229,15 +245,16 @@ pub async fn wake(
         key_.push(uuid(effect.key));
     }
     if key_.is_empty() {
-        return Ok(Woken::default());
+        return Ok(Vec::new());
     }
     let worker = claiming.map(|claiming| claiming.worker);
     let rows = query_file_as!(ClaimRow, "src/store/sql/effect_wake.sql", &key_, &turn, worker as _)
         .fetch_all(tx)
         .await?;
-    let mut woken = Woken::default();
+    let mut again = BTreeSet::new();
     for row in rows {
         if row.status == Status::Skipped.as_str() {
+            again.insert(key(row.lane));
             woken.skipped.push(key(row.key));
         } else if row.status == Status::Claimed.as_str() {
             woken.claimed.push((row.name.clone(), Claim::from(row)));
@@ -245,10 +262,10 @@ pub async fn wake(
             woken.due = true;
         }
     }
-    Ok(woken)
+    Ok(again.into_iter().collect())
 }
 
-/// The final status of effects that others name with `after` and that are no longer open.
+/// The status of effects that others name with `after` and that are not among them.
 async fn settled_predecessors(
     tx: &mut PgConnection,
     open: &[OpenEffect],

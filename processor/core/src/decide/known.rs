@@ -24,7 +24,7 @@ pub struct Known {
     pub entities: BTreeMap<Key, EntityRow>,
     /// Effects that turned out to exist already, owed by other events.
     pub effects: BTreeMap<Key, EffectRow>,
-    /// By lane: effects that are not final.
+    /// By lane: effects that are not final, at least all of the lowest version.
     pub open: BTreeMap<Key, Vec<OpenEffect>>,
     /// Ledger lines that turned out to exist already, with the hash of their content.
     pub ledger: BTreeMap<Key, Key>,

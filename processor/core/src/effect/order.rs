@@ -55,22 +55,29 @@ pub fn turn<'a>(
 }
 
 /// Of the open effects of some lanes: the blocked ones whose turn has changed, to a fixed point
-/// (skipping one may skip or release the next). `settled` holds the final status of predecessors
-/// that are no longer open.
+/// (skipping one may skip or release the next). `settled` holds the status of predecessors that are
+/// not among them.
 pub fn awake(open: &[OpenEffect], settled: &BTreeMap<Key, Status>) -> BTreeMap<Key, Turn> {
     let mut statuses = settled.clone();
     statuses.extend(open.iter().map(|effect| (effect.key, effect.status)));
     let mut changed: BTreeMap<Key, Turn> = BTreeMap::new();
     loop {
         let mut moved = false;
+        let skipped = |effect: &OpenEffect| changed.get(&effect.key) == Some(&Turn::Skip);
+        // One of the lowest version holds back all that a whole lane could hold back.
+        let mut lowest: BTreeMap<Key, &OpenEffect> = BTreeMap::new();
+        for effect in open.iter().filter(|effect| !skipped(effect)) {
+            let first = lowest.entry(effect.lane).or_insert(effect);
+            if effect.version < first.version {
+                *first = effect;
+            }
+        }
         for effect in open.iter().filter(|effect| effect.blocked) {
             if changed.contains_key(&effect.key) {
                 continue;
             }
-            let lane = open.iter().filter(|other| {
-                other.lane == effect.lane && changed.get(&other.key) != Some(&Turn::Skip)
-            });
-            match turn(effect.event, effect.version, &effect.after, lane, &statuses) {
+            let first = lowest.get(&effect.lane).copied();
+            match turn(effect.event, effect.version, &effect.after, first, &statuses) {
                 Turn::Blocked => {}
                 Turn::Ready => {
                     changed.insert(effect.key, Turn::Ready);

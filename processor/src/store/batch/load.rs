@@ -75,7 +75,7 @@ pub async fn load_inbox(tx: &mut PgConnection, sorted: &[Key]) -> Result<BTreeMa
         .collect()
 }
 
-/// Loads the open effects of lanes.
+/// Loads the open effects of lanes that order hangs on: those of the lowest version.
 pub async fn load_open(tx: &mut PgConnection, lanes: &[Key]) -> Result<Vec<OpenEffect>> {
     let named = load_open_named(tx, lanes).await?;
     Ok(named.into_iter().map(|(effect, _)| effect).collect())

@@ -4,5 +4,6 @@ SET status = 'done', worker = NULL, due_at = NULL, settled_at = now(), result = 
     attempts = e.attempts + 1, status_code = u.status_code, note = u.note
 FROM UNNEST($1::uuid[], $2::bytea[], $3::smallint[], $4::text[])
      AS u (key, result, status_code, note)
-WHERE e.key = u.key AND e.settled_at IS NULL
+-- Spelled so that no plan walks through all open effects.
+WHERE e.key = u.key AND (e.settled_at IS NULL) IS TRUE
 RETURNING e.key

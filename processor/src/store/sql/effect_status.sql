@@ -1,6 +1,6 @@
 -- Whether effects that records wait for still hold these back. A blocked one may wait for a held one
 -- over others, and those may stand in other lanes. Held ones are rare, so whether there are any is asked
--- first, and once.
+-- first, and once. OFFSET 0 keeps the planner from walking through all open effects for each key.
 SELECT e.key, e.status,
        (e.status = 'held' OR (
         e.status = 'waiting' AND e.due_at IS NULL
@@ -12,9 +12,12 @@ SELECT e.key, e.status,
                SELECT unnest(e.after_keys)
                UNION
                SELECT unnest(b.after_keys)
-               FROM before JOIN oncely.effect AS b ON b.key = before.key
+               FROM before CROSS JOIN LATERAL (
+                   SELECT after_keys, settled_at FROM oncely.effect
+                   WHERE key = before.key OFFSET 0) AS b
                WHERE b.settled_at IS NULL)
-           SELECT FROM before JOIN oncely.effect AS h ON h.key = before.key
+           SELECT FROM before CROSS JOIN LATERAL (
+               SELECT status FROM oncely.effect WHERE key = before.key OFFSET 0) AS h
            WHERE h.status = 'held')))) AS "behind_held!"
 FROM oncely.effect AS e
 WHERE e.key = ANY($1::uuid[])
