@@ -29,7 +29,7 @@ use crate::workload::{Event, PARTITIONS, Workload};
 const COMMITS: usize = 500;
 /// Records in one batch, as in the product.
 pub(crate) const BATCH_RECORDS: usize = 1_000;
-/// Writers, as in the product.
+/// Writers of a limit. The product has more by default, since it also waits for what a limit does not.
 pub(crate) const WRITERS: usize = 2;
 /// How long the drain may go without a record.
 const DRAIN_SILENCE: Duration = Duration::from_secs(20);

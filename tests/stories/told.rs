@@ -29,6 +29,7 @@ async fn an_outage_of_the_database_is_one_story() {
     world.pay_many(7, 6, 2).await;
     let began = || !lines(&world, worker, &["WARN", "the database is away"]).is_empty();
     world.until("the beginning to be told", async || began()).await;
+    // That long it lasts: every part tries many times meanwhile.
     tokio::time::sleep(Duration::from_secs(6)).await;
     world.database_proxy.listener_on().await.unwrap();
     world.settled().await;
@@ -59,6 +60,7 @@ async fn an_outage_of_kafka_is_one_story() {
     world.own_kafka().kill(1).await.unwrap();
     let began = || !lines(&world, worker, &["WARN", "kafka is away"]).is_empty();
     world.until("the beginning to be told", async || began()).await;
+    // That long it lasts: the client tries many times meanwhile.
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.own_kafka().start_again(1).await.unwrap();
     let over = || !lines(&world, worker, &["kafka is back", "connector=brokers"]).is_empty();
@@ -158,6 +160,7 @@ async fn refused_credentials_and_a_rejection_are_told_once_with_what_to_look_at(
     let names = world.pay_many(1, 6, 2).await;
     let halted = || lines(&world, worker, &["ERROR", "effect halted", "status_code=401"]);
     world.until("the halt to be told", async || !halted().is_empty()).await;
+    // Nothing more may be told in this time, in which calls go on trying.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(halted().len(), 1, "{:#?}", halted());
     world.provider.heal();

@@ -12,7 +12,8 @@ macro_rules! statements {
     };
 }
 
-/// All that writers and settlers ask for, save inserts that look nothing up.
+/// What writers and settlers look up in tables that grow. Inserts look nothing up, and living workers are
+/// few.
 const STATEMENTS: [(&str, &str); 20] = statements![
     "effect_claim_due",
     "effect_done_by",
