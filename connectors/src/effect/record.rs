@@ -21,10 +21,48 @@ pub struct Record {
 
 /// Which members of `response` are looked at; the others are not made.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reads {
+pub(super) struct Reads {
     headers: bool,
     json: bool,
     text: bool,
+}
+
+impl Reads {
+    pub(super) fn of<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Self {
+        let mut reads = Self::default();
+        for path in exprs.flat_map(|expr| expr.reads()).filter(|path| path.root == Root::Response) {
+            let reads_member = |member| path.first_member().is_none_or(|first| first == member);
+            reads.headers |= reads_member("headers");
+            reads.json |= reads_member("json");
+            reads.text |= reads_member("text");
+        }
+        reads
+    }
+
+    pub(super) const fn body(self) -> bool {
+        self.json || self.text
+    }
+
+    /// `response`, as far as it is looked at.
+    pub(super) fn response<'h>(
+        self,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h str, &'h [u8])>,
+    ) -> Result<Value, RecordError> {
+        let mut response = vec![("status", Value::Int(answer.status.into()))];
+        if self.headers {
+            let text = |(name, value)| Some((name, Value::text(str::from_utf8(value).ok()?)));
+            response.push(("headers", Value::object(headers.filter_map(text))));
+        }
+        if self.json {
+            response.push(("json", json::parse(answer.body)?));
+        }
+        if self.text {
+            let text = str::from_utf8(answer.body).map_err(|_| RecordError::NoText)?;
+            response.push(("text", Value::text(text)));
+        }
+        Ok(Value::object(response))
+    }
 }
 
 /// An answer as the expressions see it; a mail server's reply has a code and a text only.
@@ -49,12 +87,7 @@ impl Record {
     /// # Errors
     /// When an expression that was compiled before does not compile again.
     pub fn new(members: &[(Box<str>, Expr)]) -> Result<Self, ExprError> {
-        let reads = |member: &str| {
-            let paths = members.iter().flat_map(|(_, expr)| expr.reads());
-            let mut paths = paths.filter(|path| path.root == Root::Response);
-            paths.any(|path| path.first_member().is_none_or(|first| first == member))
-        };
-        let reads = Reads { headers: reads("headers"), json: reads("json"), text: reads("text") };
+        let reads = Reads::of(members.iter().map(|(_, expr)| expr));
         let members = members.iter();
         let members = members.map(|(name, expr)| Ok((name.clone(), Expr::compile(expr.text())?)));
         Ok(Self { members: members.collect::<Result<_, _>>()?, reads })
@@ -62,7 +95,7 @@ impl Record {
 
     /// Whether the body of an answer is needed.
     pub fn reads_body(&self) -> bool {
-        self.reads.json || self.reads.text
+        self.reads.body()
     }
 
     /// # Errors
@@ -75,19 +108,7 @@ impl Record {
         if self.members.is_empty() {
             return Ok(Value::object::<&str>([]));
         }
-        let mut response = vec![("status", Value::Int(answer.status.into()))];
-        if self.reads.headers {
-            let text = |(name, value)| Some((name, Value::text(str::from_utf8(value).ok()?)));
-            response.push(("headers", Value::object(headers.filter_map(text))));
-        }
-        if self.reads.json {
-            response.push(("json", json::parse(answer.body)?));
-        }
-        if self.reads.text {
-            let text = str::from_utf8(answer.body).map_err(|_| RecordError::NoText)?;
-            response.push(("text", Value::text(text)));
-        }
-        let response = Value::object(response);
+        let response = self.reads.response(answer, headers)?;
         let scope = Scope { response: Some(&response), ..Scope::default() };
         let members = self.members.iter().map(|(name, expr)| match expr.eval(&scope) {
             Ok(value) => Ok((name.clone(), value)),

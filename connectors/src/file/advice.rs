@@ -44,6 +44,9 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
             "how long the provider remembers a key: `window: 24h`; `forever` if it never forgets; \
              `none` if it does not say"
         }
+        "status.status" | "status.means" => {
+            "`{ status: 409, when: 'response.json.code == \"in_flight\"', means: unknown }`"
+        }
         "basic.user" => "`basic: { user: \"${secret:user}\", password: \"${secret:password}\" }`",
         "header.name" | "header.value" => "`header: { name: x-api-key, value: \"${secret:key}\" }`",
         "ledger.entry" | "entry.account" | "entry.metric" | "entry.quantity" => {
@@ -154,6 +157,7 @@ mod tests {
             include_str!("compile/effect.rs"),
             include_str!("compile/email.rs"),
             include_str!("compile/identity.rs"),
+            include_str!("compile/profile.rs"),
             include_str!("compile/repeat.rs"),
             include_str!("compile/state.rs"),
             include_str!("compile/testcase.rs"),

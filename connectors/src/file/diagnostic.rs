@@ -105,6 +105,7 @@ codes! {
     Cycle = "E035",
     /// A result that is read without waiting for it, or that nobody records.
     ResultNotThere = "E036",
+    UnknownProfile = "E037",
     /// Repeating needs a key that the provider knows.
     NoKey = "E040",
     RetryOutlivesWindow = "E041",

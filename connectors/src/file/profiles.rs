@@ -1,51 +1,89 @@
-//! What providers do with our requests, as data.
-//!
-//! Each profile says which header carries the key, how long the provider remembers it, and which
-//! statuses mean something else than the common table says. Sources are the providers' own pages.
+//! The profiles that come with the program, in the words of connector files (`profiles.yaml`).
 
-use oncely_core::connector::{Profile, StatusClass, StatusRange};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::OnceLock;
 
-const DAY_MS: u64 = 86_400_000;
+use oncely_core::connector::Profile;
 
-/// The version of Stripe's API that requests are written for, unless the file sets the header.
-pub(crate) const STRIPE_VERSION: &str = "2025-09-30.clover";
-pub(crate) const STRIPE_VERSION_HEADER: &str = "stripe-version";
+use super::compile::Compiler;
+use super::diagnostic::Findings;
+use super::raw::{RawBodyKind, RawProfile};
+use super::read::{self, Entries};
+use super::source::Source;
+use super::{Check, NothingSet, node};
+
+const TEXT: &str = include_str!("profiles.yaml");
+
 /// Where Resend's API is.
 pub(crate) const RESEND_URL: &str = "https://api.resend.com";
 
-/// Nothing is known: no key, and the common table of statuses.
-pub(crate) fn plain(name: &str) -> Profile {
-    Profile { name: name.into(), key_header: None, key_window_ms: None, statuses: Vec::new() }
+/// A profile, and what of it concerns the making of requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) profile: Profile,
+    /// Headers that an effect's requests have unless it sets them.
+    pub(crate) headers: Vec<(Box<str>, String)>,
+    /// The kind of body that it takes; `None`: any.
+    pub(crate) body: Option<RawBodyKind>,
 }
 
-/// Stripe's API v1: a key replays the first answer, errors 500 included, for at least 24 hours
-/// (docs.stripe.com/api/idempotent_requests).
-pub(crate) fn stripe() -> Profile {
-    Profile {
-        name: "stripe".into(),
-        key_header: Some("idempotency-key".into()),
-        key_window_ms: Some(DAY_MS),
-        statuses: vec![
-            // Another request with this key is under way: that one may be applied.
-            status(409, StatusClass::Unknown),
-            // Something behind Stripe failed; how far it came is not said.
-            status(424, StatusClass::Unknown),
-        ],
+impl Known {
+    /// Nothing is known: no key, and the common table of statuses.
+    pub(crate) fn nothing(name: &str) -> Self {
+        let profile = Profile {
+            name: name.into(),
+            key_header: None,
+            key_window_ms: None,
+            applies_within_ms: None,
+            statuses: Vec::new(),
+        };
+        Self { profile, headers: Vec::new(), body: None }
     }
 }
 
-/// Resend: keys of up to 256 characters, remembered for 24 hours
-/// (resend.com/docs/dashboard/emails/idempotency-keys).
-pub(crate) fn resend() -> Profile {
-    Profile {
-        name: "resend".into(),
-        key_header: Some("idempotency-key".into()),
-        key_window_ms: Some(DAY_MS),
-        // Another request with this key is under way, or had another body.
-        statuses: vec![status(409, StatusClass::Unknown)],
-    }
+/// Those that come with the program, by name.
+pub(crate) fn built_in() -> &'static BTreeMap<String, Known> {
+    static ALL: OnceLock<BTreeMap<String, Known>> = OnceLock::new();
+    ALL.get_or_init(|| compiled(&mut Findings::default()))
 }
 
-fn status(code: u16, class: StatusClass) -> (StatusRange, StatusClass) {
-    (StatusRange { first: code, last: code }, class)
+fn compiled(findings: &mut Findings) -> BTreeMap<String, Known> {
+    let read = node::parse(TEXT, findings);
+    let read = read.and_then(|node| read::read::<Entries<RawProfile>>(&node, findings));
+    let source = Source { name: "profiles.yaml", text: TEXT };
+    let mut compiler = Compiler::new(source, findings, Path::new(""), &NothingSet, Check::Offline);
+    read.map(|all| compiler.profiles(&all, &BTreeMap::new())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_that_comes_along_is_whole() {
+        let mut findings = Findings::default();
+        let all = compiled(&mut findings);
+        let found = findings.into_diagnostics(&Source { name: "profiles.yaml", text: TEXT });
+        assert!(found.is_empty(), "{found:?}");
+        let names: Vec<&str> = all.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "http",
+                "openai",
+                "resend",
+                "resend-smtp",
+                "smtp",
+                "standard-webhooks",
+                "stripe-v1",
+                "stripe-v2"
+            ]
+        );
+        let stripe = &all["stripe-v1"].profile;
+        assert_eq!(stripe.key_header.as_deref(), Some("idempotency-key"));
+        assert_eq!(stripe.key_window_ms, Some(86_400_000));
+        assert_eq!(all["standard-webhooks"].profile.key_window_ms, None);
+        assert_eq!(all["http"].profile.key_header, None);
+    }
 }

@@ -49,6 +49,13 @@ pub(crate) enum Window {
     None,
 }
 
+/// One status or a range, written `409` or `"500..599"`; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Statuses {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+}
+
 /// `x` or `[x, y]`.
 #[derive(Clone, Debug)]
 pub(crate) struct OneOrMany(pub(crate) Vec<Field<String>>);
@@ -178,6 +185,59 @@ word!(
         }
     }
 );
+
+impl Statuses {
+    fn parse(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (100 <= first && first <= last && last <= 999).then_some(Self { first, last })
+    }
+}
+
+impl<'de> Deserialize<'de> for Statuses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Statuses;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a status or a range of them")
+            }
+
+            fn visit_u64<E: de::Error>(self, code: u64) -> Result<Statuses, E> {
+                self.visit_str(&code.to_string())
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Statuses, E> {
+                Statuses::parse(text).ok_or_else(|| {
+                    E::custom(format_args!(
+                        "`{text}` is no status | write `409`, or a range: `\"500..599\"`"
+                    ))
+                })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for Statuses {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Statuses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "integer", "minimum": 100, "maximum": 999 },
+                { "type": "string", "pattern": "^[1-9][0-9]{2}(\\.\\.[1-9][0-9]{2})?$" }
+            ]
+        })
+    }
+}
 
 impl<'de> Deserialize<'de> for OneOrMany {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -5,7 +5,7 @@ use oncely_connectors::effect::performer::{Performed, Performer, PerformerError}
 use oncely_connectors::secret::{Reference, Secret, SecretSource};
 use oncely_core::connector::{
     Auth, BodyRule, CallRule, HttpRule, Limits, OnUnknown, Profile, RequestRule, SecretText,
-    SmtpRule, StatusClass, StatusRange, Timeout,
+    SmtpRule, StatusClass, StatusRange, StatusRule, Timeout,
 };
 use oncely_core::effect::outcome::Attempt;
 use oncely_core::effect::request::{HttpRequest, Request};
@@ -40,6 +40,7 @@ pub(crate) fn rule(request: RequestRule) -> CallRule {
             name: "test".into(),
             key_header: Some("Idempotency-Key".into()),
             key_window_ms: None,
+            applies_within_ms: None,
             statuses: Vec::new(),
         },
         on_unknown: OnUnknown::Hold,
@@ -73,7 +74,8 @@ pub(crate) fn recording(mut rule: CallRule, name: &str, text: &str) -> CallRule 
 }
 
 pub(crate) fn status(mut rule: CallRule, status: u16, class: StatusClass) -> CallRule {
-    rule.profile.statuses.push((StatusRange { first: status, last: status }, class));
+    let range = StatusRange { first: status, last: status };
+    rule.profile.statuses.push(StatusRule { range, when: None, class });
     rule
 }
 

@@ -4,6 +4,7 @@
 //! that the file's checks name. Secrets are references here, never values.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::effect::retry::Retry;
 use crate::expr::{Expr, Path};
@@ -319,7 +320,7 @@ pub struct SmtpRule {
 }
 
 /// What a provider does with our requests, as data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Profile {
     pub name: Box<str>,
     /// Header that carries the effect key; `None`: the provider does not deduplicate.
@@ -327,8 +328,21 @@ pub struct Profile {
     /// How long the provider remembers a key, counted from the first send. `None` with a header:
     /// for ever.
     pub key_window_ms: Option<u64>,
-    /// Statuses classified otherwise than by the common table.
-    pub statuses: Vec<(StatusRange, StatusClass)>,
+    /// How long after the last byte of a request its effect may still appear to whoever asks.
+    /// `None`: nobody says.
+    pub applies_within_ms: Option<u64>,
+    /// Answers classified otherwise than by the common table; the first that fits counts.
+    pub statuses: Vec<StatusRule>,
+}
+
+/// What some answers of a provider mean.
+#[derive(Clone, Debug)]
+pub struct StatusRule {
+    pub range: StatusRange,
+    /// Condition over `response`, where the status alone does not tell. An answer for which it has
+    /// no value does not fit.
+    pub when: Option<Arc<Expr>>,
+    pub class: StatusClass,
 }
 
 /// Inclusive.

@@ -57,6 +57,7 @@ fn connector() -> Connector {
                 name: "plain".into(),
                 key_header: Some("idempotency-key".into()),
                 key_window_ms: None,
+                applies_within_ms: None,
                 statuses: Vec::new(),
             },
             on_unknown: OnUnknown::RetrySameKey,

@@ -104,6 +104,11 @@ pub(super) const fn explanation(code: Code) -> &'static str {
             "A request reads the result of an effect that it does not come \
                                  `after`, or that records no such member."
         }
+        Code::UnknownProfile => {
+            "A profile says what a provider does with our requests: which header carries the key, \
+             how long it is remembered, what its answers mean. Some come with the program, others \
+             are declared under `profiles:`; this name is neither."
+        }
         Code::NoKey => {
             "Sending again with the same key is safe only where the provider knows the \
                         key. This one does not: use `on_unknown: hold`, or a profile with a key."

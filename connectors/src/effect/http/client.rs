@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oncely_core::cause::chain;
-use oncely_core::connector::{CallRule, HttpRule, Profile, StatusClass};
+use oncely_core::connector::{CallRule, HttpRule};
 use oncely_core::effect::outcome::{Attempt, Outcome};
 use oncely_core::effect::request::HttpRequest;
 use oncely_core::key::Key;
@@ -14,8 +14,9 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Client, Method, Request, Response, Url, redirect, retry};
 use url::Origin;
 
-use super::outcome::{Reply, Seen, outcome, status_class};
+use super::outcome::{Reply, Seen, outcome};
 use super::setup::{credential, fixed_origin, header_name, is_framing};
+use super::status::Statuses;
 use crate::effect::egress::{Egress, EgressError};
 use crate::effect::gate::{Gate, GatedBody, Passage, ShutOnDrop};
 use crate::effect::performer::{Performed, PerformerError};
@@ -48,7 +49,7 @@ pub struct HttpPerformer {
     auth: Option<(HeaderName, HeaderValue)>,
     key_header: Option<HeaderName>,
     record: Record,
-    profile: Profile,
+    statuses: Statuses,
     redactor: Redactor,
     /// The first url seen, parsed: most effects have only one.
     first_url: OnceLock<(Box<str>, Url)>,
@@ -119,7 +120,7 @@ impl HttpPerformer {
             auth,
             key_header,
             record: Record::new(&rule.record)?,
-            profile: rule.profile.clone(),
+            statuses: Statuses::of(&rule.profile),
             redactor: Redactor::new(shown),
             first_url: OnceLock::new(),
         })
@@ -234,15 +235,16 @@ impl HttpPerformer {
     async fn read(&self, mut response: Response) -> Reply {
         let status = response.status().as_u16();
         let headers = std::mem::take(response.headers_mut());
-        let success = status_class(status, &self.profile) == StatusClass::Done;
-        let wanted = match (success, self.record.reads_body()) {
-            (true, true) => ANSWER_BYTES_MAX,
-            (true, false) => 0,
-            (false, _) => TEXT_BYTES_READ,
+        let success = self.statuses.may_be_done(status);
+        let read = self.statuses.reads_body(status) || (success && self.record.reads_body());
+        let wanted = match (read, success) {
+            (true, _) => ANSWER_BYTES_MAX,
+            (false, true) => 0,
+            (false, false) => TEXT_BYTES_READ,
         };
         let mut body = Vec::new();
         let complete = read_wanted(&mut response, wanted, &mut body).await;
-        if complete == Some(false) && !(success && wanted > 0) {
+        if complete == Some(false) && !read {
             // Only the connection depends on it.
             let rest = Duration::from_millis(DRAIN_MS_MAX);
             drop(tokio::time::timeout(rest, drain(&mut response)).await);
@@ -251,7 +253,7 @@ impl HttpPerformer {
     }
 
     fn attempt(&self, seen: &Seen) -> Attempt {
-        let classified = outcome(seen, &self.record, &self.profile);
+        let classified = outcome(seen, &self.record, &self.statuses);
         let (status, body) = match seen {
             Seen::Answered(reply) => (Some(reply.status), &*reply.body),
             Seen::Misconfigured { .. }

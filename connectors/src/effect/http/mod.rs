@@ -7,6 +7,8 @@
 mod client;
 mod outcome;
 mod setup;
+mod status;
 
 pub use self::client::HttpPerformer;
-pub use self::outcome::{Classified, Reply, Seen, outcome, retry_after_ms, status_class};
+pub use self::outcome::{Classified, Reply, Seen, outcome, retry_after_ms};
+pub use self::status::Statuses;

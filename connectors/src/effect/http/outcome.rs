@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use oncely_core::connector::{Profile, StatusClass};
+use oncely_core::connector::StatusClass;
 use oncely_core::effect::next::RETRY_AFTER_MS_MAX;
 use oncely_core::effect::outcome::Outcome;
 use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 
+use super::status::Statuses;
 use crate::effect::record::{Answer, Record};
 
 /// Milliseconds, as some model providers send them beside Retry-After.
@@ -63,7 +64,7 @@ pub struct Classified {
 }
 
 /// The one place where an HTTP call gets its class.
-pub fn outcome(seen: &Seen, record: &Record, profile: &Profile) -> Classified {
+pub fn outcome(seen: &Seen, record: &Record, statuses: &Statuses) -> Classified {
     let because = |outcome, cause: &String| Classified { outcome, cause: cause.clone().into() };
     match seen {
         Seen::Misconfigured { cause } => because(Outcome::Halted, cause),
@@ -72,13 +73,13 @@ pub fn outcome(seen: &Seen, record: &Record, profile: &Profile) -> Classified {
             because(Outcome::NotApplied, cause)
         }
         Seen::BrokenAfterSend { cause } => because(Outcome::Unknown, cause),
-        Seen::Answered(reply) => answered(reply, record, profile),
+        Seen::Answered(reply) => answered(reply, record, statuses),
     }
 }
 
-fn answered(reply: &Reply, record: &Record, profile: &Profile) -> Classified {
+fn answered(reply: &Reply, record: &Record, statuses: &Statuses) -> Classified {
     let plain = |outcome| Classified { outcome, cause: Cow::Borrowed("") };
-    match status_class(reply.status, profile) {
+    match statuses.class(reply) {
         StatusClass::Done => done(reply, record),
         StatusClass::Throttled => {
             plain(Outcome::Throttled { retry_after_ms: retry_after_ms(&reply.headers) })
@@ -89,27 +90,6 @@ fn answered(reply: &Reply, record: &Record, profile: &Profile) -> Classified {
         StatusClass::Unknown if (300..400).contains(&reply.status) => sent_elsewhere(reply),
         StatusClass::Unknown => plain(Outcome::Unknown),
         StatusClass::NotApplied => plain(Outcome::NotApplied),
-    }
-}
-
-/// By the profile, and where that says nothing, by the common table.
-pub fn status_class(status: u16, profile: &Profile) -> StatusClass {
-    let declared = profile.statuses.iter();
-    let mut declared = declared.filter(|(range, _)| (range.first..=range.last).contains(&status));
-    if let Some((_, class)) = declared.next() {
-        return *class;
-    }
-    match status {
-        200..=299 => StatusClass::Done,
-        // The same request belongs elsewhere, or needs a credential: nothing was done with it.
-        301 | 307 | 308 | 401 | 403 | 407 => StatusClass::Halted,
-        // "See the result over there" is how forms answer that have done their work.
-        300..=399 => StatusClass::Unknown,
-        // 425 is only honest about what this attempt did on this connection.
-        408 | 425 => StatusClass::Unknown,
-        429 => StatusClass::Throttled,
-        400..=499 => StatusClass::Rejected,
-        _ => StatusClass::Unknown,
     }
 }
 

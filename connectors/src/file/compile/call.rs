@@ -1,13 +1,13 @@
 //! Calls: the request, its limits, and what is recorded of an answer.
 
 use oncely_core::connector::{
-    Auth, BodyRule, CallRule, EffectBody, HttpRule, Limits, Profile, Rate, RequestRule, Timeout,
+    Auth, BodyRule, CallRule, EffectBody, HttpRule, Limits, Rate, RequestRule, Timeout,
 };
 use oncely_core::expr::Root;
 use oncely_core::template::{Target, Template, TextTree};
 
 use super::super::diagnostic::{Code, Finding};
-use super::super::profiles;
+use super::super::profiles::Known;
 use super::super::raw::{RawAuth, RawEffect, RawMethod, RawRequest, RawTree};
 use super::super::read::{Entries, Field};
 use super::super::source::Span;
@@ -34,27 +34,12 @@ const RESERVED: [&str; 8] = [
 
 impl Compiler<'_> {
     pub(super) fn http(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
-        self.call(raw, at, profiles::plain("http"), |this, profile| this.request(raw, at, profile))
+        self.call(raw, at, "http", |this, known| this.request(raw, at, known))
     }
 
-    /// Stripe's conventions: form bodies, a pinned version, a key that is remembered for a day.
+    /// Stripe's conventions.
     pub(super) fn billing(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
-        let request = raw.request.as_ref().and_then(Field::get);
-        if let Some(span) = request.and_then(|request| request.json.as_ref()?.span()) {
-            let text = "billing requests have a `form`, not a `json` body";
-            self.add(Finding::new(Code::Request, span, text));
-        }
-        self.call(raw, at, profiles::stripe(), |this, profile| {
-            let mut request = this.request(raw, at, profile)?;
-            if let RequestRule::Http(http) = &mut request {
-                let header = profiles::STRIPE_VERSION_HEADER;
-                let declared = http.headers.iter().any(|(name, _)| **name == *header);
-                let version = Template::compile(profiles::STRIPE_VERSION, Target::Text).ok();
-                let version = version.filter(|_| !declared);
-                http.headers.extend(version.map(|version| (header.into(), version)));
-            }
-            Some(request)
-        })
+        self.call(raw, at, "stripe-v1", |this, known| this.request(raw, at, known))
     }
 
     /// What is the same for every call; `request` makes what is not.
@@ -62,23 +47,25 @@ impl Compiler<'_> {
         &mut self,
         raw: &RawEffect,
         at: Span,
-        mut profile: Profile,
-        request: impl FnOnce(&mut Self, &Profile) -> Option<RequestRule>,
+        implied: &str,
+        request: impl FnOnce(&mut Self, &Known) -> Option<RequestRule>,
     ) -> Option<EffectBody> {
-        self.idempotency(raw, &mut profile);
-        let on_unknown = self.on_unknown(raw, &profile);
+        let mut known = self.profile_of(raw, implied);
+        self.idempotency(raw, &mut known.profile);
+        let on_unknown = self.on_unknown(raw, &known.profile);
+        self.repeats_unasked(&known, on_unknown, raw);
         let timeout = self.timeout(raw);
-        let retry = self.retry(raw, at, &profile, on_unknown, timeout);
+        let retry = self.retry(raw, at, &known.profile, on_unknown, timeout);
         let record = self.record(raw);
         let limits = self.limits(raw);
-        let request = request(self, &profile)?;
+        let request = request(self, &known)?;
         let mut reads_results = false;
         request.for_each_read(&mut |path| reads_results |= path.root == Root::Effects);
         Some(EffectBody::Call(Box::new(CallRule {
             request,
             reads_results,
             record,
-            profile,
+            profile: known.profile,
             on_unknown,
             retry: retry?,
             timeout,
@@ -145,7 +132,7 @@ impl Compiler<'_> {
 
     // ----------------------------------------------------------------------------------------- //
 
-    fn request(&mut self, raw: &RawEffect, at: Span, profile: &Profile) -> Option<RequestRule> {
+    fn request(&mut self, raw: &RawEffect, at: Span, known: &Known) -> Option<RequestRule> {
         let Some(request) = &raw.request else {
             self.missing("effect.request", at);
             return None;
@@ -160,8 +147,9 @@ impl Compiler<'_> {
         };
         self.need(&request.url, "request.url", span);
         let url = self.url(&request.url);
-        let headers = self.headers(request.headers.as_ref(), profile);
+        let headers = self.headers(request.headers.as_ref(), known);
         let auth = request.auth.as_ref().map(|auth| self.auth(auth));
+        self.body_fits(known, request);
         let body = self.body(request);
         let auth = match auth {
             None => None,
@@ -191,10 +179,10 @@ impl Compiler<'_> {
         Some(template)
     }
 
-    fn headers(
+    pub(super) fn headers(
         &mut self,
         raw: Option<&Field<Entries<String>>>,
-        profile: &Profile,
+        known: &Known,
     ) -> Vec<(Box<str>, Template)> {
         let mut headers: Vec<(Box<str>, Template)> = Vec::new();
         let raw = raw.and_then(Field::get);
@@ -212,17 +200,23 @@ impl Compiler<'_> {
                 self.findings.hide(value.span().unwrap_or(span));
                 continue;
             }
-            if profile.key_header.as_deref() == Some(name.as_str()) {
+            if known.profile.key_header.as_deref() == Some(name.as_str()) {
                 let text = format!("header `{name}` carries the effect key and is set by itself");
                 self.add(Finding::new(Code::Request, span, text));
                 continue;
             }
-            if headers.iter().any(|(known, _)| **known == *name) {
+            if headers.iter().any(|(other, _)| **other == *name) {
                 let text = format!("header `{name}` stands twice");
                 self.add(Finding::new(Code::DuplicateName, span, text));
                 continue;
             }
             headers.extend(self.template(value, Target::Text).map(|value| (name.into(), value)));
+        }
+        for (name, value) in &known.headers {
+            if headers.iter().all(|(declared, _)| declared != name) {
+                let value = Template::compile(value, Target::Text).ok();
+                headers.extend(value.map(|value| (name.clone(), value)));
+            }
         }
         headers
     }

@@ -25,9 +25,16 @@ impl RawEffectType {
     /// The fields that this type has beside those of all.
     const fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::Http | Self::Billing => {
-                &["request", "idempotency", "timeout", "retry", "on_unknown", "record", "limits"]
-            }
+            Self::Http | Self::Billing => &[
+                "request",
+                "profile",
+                "idempotency",
+                "timeout",
+                "retry",
+                "on_unknown",
+                "record",
+                "limits",
+            ],
             Self::Email => &[
                 "to",
                 "from",
@@ -36,6 +43,7 @@ impl RawEffectType {
                 "html",
                 "template",
                 "provider",
+                "profile",
                 "idempotency",
                 "timeout",
                 "retry",
@@ -158,6 +166,7 @@ impl Compiler<'_> {
             ("html", raw.html.as_ref().and_then(Field::span)),
             ("template", raw.template.as_ref().and_then(Field::span)),
             ("provider", raw.provider.as_ref().and_then(Field::span)),
+            ("profile", raw.profile.as_ref().and_then(Field::span)),
             ("entry", raw.entry.as_ref().and_then(Field::span)),
             ("idempotency", raw.idempotency.as_ref().and_then(Field::span)),
             ("timeout", raw.timeout.as_ref().and_then(Field::span)),

@@ -7,7 +7,7 @@ use oncely_core::connector::{BodyRule, EffectBody, HttpRule, RequestRule, SmtpRu
 use oncely_core::template::{TEXT_BYTES_MAX, Target, Template, TextNode, TextTree};
 
 use super::super::diagnostic::{Code, Finding};
-use super::super::profiles;
+use super::super::profiles::{self, Known};
 use super::super::raw::{RawEffect, RawProvider, RawProviderKind};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -47,11 +47,12 @@ impl Compiler<'_> {
         let parts = self.parts(raw, provider, at);
         let (_, kind) = self.need(&provider.kind, "provider.kind", span)?;
         match kind {
-            RawProviderKind::Smtp => self.call(raw, at, profiles::plain("smtp"), |this, _| {
+            RawProviderKind::Smtp => self.call(raw, at, "smtp", |this, known| {
+                this.of_mail(raw, known);
                 this.smtp(provider, span, parts).map(RequestRule::Smtp)
             }),
-            RawProviderKind::Resend => self.call(raw, at, profiles::resend(), |this, _| {
-                this.resend(provider, span, parts).map(RequestRule::Http)
+            RawProviderKind::Resend => self.call(raw, at, "resend", |this, known| {
+                this.resend(provider, span, parts, known).map(RequestRule::Http)
             }),
         }
     }
@@ -203,6 +204,7 @@ impl Compiler<'_> {
         provider: &RawProvider,
         span: Span,
         parts: Option<Parts>,
+        known: &Known,
     ) -> Option<HttpRule> {
         self.not_of(&provider.server, "server", "resend");
         if let Some(span) = provider.auth.as_ref().and_then(Field::span) {
@@ -240,7 +242,7 @@ impl Compiler<'_> {
         Some(HttpRule {
             method: "POST".into(),
             url: url?,
-            headers: Vec::new(),
+            headers: self.headers(None, known),
             auth: Some(oncely_core::connector::Auth::Bearer(token?)),
             body: BodyRule::Json(body?),
         })
@@ -262,6 +264,17 @@ impl Compiler<'_> {
     fn json_html(&mut self, part: &Text) -> Option<TextTree> {
         let template = self.part(part, Target::Html)?;
         Some(TextTree::Text(TextNode::from_template(template)))
+    }
+
+    /// Servers that take mails answer with no HTTP status.
+    fn of_mail(&mut self, raw: &RawEffect, known: &Known) {
+        if known.profile.statuses.is_empty() && known.headers.is_empty() {
+            return;
+        }
+        let span = raw.profile.as_ref().and_then(Field::span);
+        let text = format!("profile `{}` says what HTTP answers mean", known.profile.name);
+        let finding = Finding::new(Code::FieldOfOtherType, span, text);
+        self.add(finding.help("over SMTP use `smtp`, `resend-smtp`, or one with a key alone"));
     }
 
     fn not_of(&mut self, field: &Option<Field<String>>, name: &str, kind: &str) {

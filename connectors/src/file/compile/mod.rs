@@ -7,12 +7,14 @@ mod effect;
 mod email;
 mod graph;
 mod identity;
+mod profile;
 mod repeat;
 mod samples;
 mod state;
 mod testcase;
 mod text;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use oncely_core::connector::{
@@ -22,6 +24,7 @@ use oncely_core::connector::{
 
 use super::advice;
 use super::diagnostic::{Code, Finding, Findings, PLANNED};
+use super::profiles::{self, Known};
 use super::raw::{
     RawConnector, RawDecode, RawEnvelope, RawFormat, RawProtocol, RawSource, RawStart,
 };
@@ -51,6 +54,8 @@ pub(super) struct Compiler<'a> {
     pub(super) check: Check,
     /// The states of the connector, or none without a `state` block.
     states: Option<state::States>,
+    /// Those that the file declares.
+    profiles: BTreeMap<String, Known>,
     /// The file beside this one whose template is compiled, if it is one.
     template_file: Option<String>,
 }
@@ -63,7 +68,8 @@ impl<'a> Compiler<'a> {
         settings: &'a dyn SecretSource,
         check: Check,
     ) -> Self {
-        Self { source, findings, dir, settings, check, states: None, template_file: None }
+        let (states, profiles, template_file) = (None, BTreeMap::new(), None);
+        Self { source, findings, dir, settings, check, states, profiles, template_file }
     }
 
     /// `None` when something essential is missing; findings say what.
@@ -84,6 +90,9 @@ impl<'a> Compiler<'a> {
         let identity = identity.and_then(|(span, raw)| self.identity(raw, span));
         let state = raw.state.as_ref().and_then(Field::valid);
         let state = state.map(|(span, raw)| self.state(raw, span));
+        if let Some(declared) = raw.profiles.as_ref().and_then(Field::get) {
+            self.profiles = self.profiles(declared, profiles::built_in());
+        }
         let effects = self.effects(raw);
         let failure = self.failure(raw);
         let retention = self.retention(raw, failure, &effects);

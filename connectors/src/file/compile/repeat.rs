@@ -4,7 +4,7 @@ use oncely_core::connector::{OnUnknown, Profile, Timeout};
 use oncely_core::effect::retry::Retry;
 
 use super::super::diagnostic::{Code, Finding};
-use super::super::raw::{RawEffect, RawUnknown};
+use super::super::raw::{RawEffect, RawIdempotency, RawUnknown};
 use super::super::read::Field;
 use super::super::source::Span;
 use super::super::words::{Millis, Window};
@@ -21,6 +21,14 @@ impl Compiler<'_> {
     pub(super) fn idempotency(&mut self, raw: &RawEffect, profile: &mut Profile) {
         let on_unknown = raw.on_unknown.as_ref().and_then(Field::get).copied();
         let Some((at, raw)) = raw.idempotency.as_ref().and_then(Field::valid) else { return };
+        self.key_of(raw, at, profile);
+        if let Some((span, Window::None)) = raw.window.as_ref().and_then(Field::valid) {
+            self.window_not_known(span, on_unknown);
+        }
+    }
+
+    /// The key's header and window, in a profile or in an effect.
+    pub(super) fn key_of(&mut self, raw: &RawIdempotency, at: Span, profile: &mut Profile) {
         let known = profile.key_header.is_some();
         match raw.header.as_ref().map(Field::valid) {
             Some(Some((span, header))) => match header_name(header) {
@@ -32,11 +40,7 @@ impl Compiler<'_> {
         }
         match raw.window.as_ref().map(Field::valid) {
             Some(Some((_, Window::For(window)))) => profile.key_window_ms = Some(window.0),
-            Some(Some((_, Window::Forever))) => profile.key_window_ms = None,
-            Some(Some((span, Window::None))) => {
-                profile.key_window_ms = None;
-                self.window_not_known(span, on_unknown);
-            }
+            Some(Some((_, Window::Forever | Window::None))) => profile.key_window_ms = None,
             None if !known => self.missing("idempotency.window", at),
             Some(None) | None => {}
         }

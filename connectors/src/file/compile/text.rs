@@ -46,6 +46,8 @@ pub(super) const REQUEST: Scope = Scope {
     ],
     place: "in a request",
 };
+/// When an answer is classified.
+pub(super) const PROFILE: Scope = Scope { roots: &[Root::Response], place: "in a profile" };
 pub(super) const ANSWER: Scope = Scope { roots: &[Root::Response], place: "in `record`" };
 
 impl Compiler<'_> {

@@ -41,6 +41,9 @@ pub(crate) struct RawEffect {
     pub(crate) template: Option<Field<String>>,
     /// For `email`: who sends it.
     pub(crate) provider: Option<Field<RawProvider>>,
+    /// What the provider does with our requests: a profile that comes with the program or is declared
+    /// under `profiles`; the type's own unless set.
+    pub(crate) profile: Option<Field<String>>,
     /// For `ledger`: the row.
     pub(crate) entry: Option<Field<RawEntry>>,
     /// What the provider does with our key.

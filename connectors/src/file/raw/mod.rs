@@ -6,12 +6,14 @@
 #![allow(dead_code, reason = "what is refused while reading is never read afterwards")]
 
 mod effect;
+mod profile;
 mod shapes;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::effect::*;
+pub(crate) use self::profile::*;
 pub(crate) use self::shapes::{RawFingerprint, RawGap, RawTree};
 use super::read::{Entries, Field, Later};
 use super::words::{Bytes, Millis, OneOrMany, Wait};
@@ -38,6 +40,8 @@ pub(crate) struct RawConnector {
     pub(crate) matches: Option<Field<String>>,
     pub(crate) identity: Field<RawIdentity>,
     pub(crate) state: Option<Field<RawState>>,
+    /// What providers do with our requests, for those that do not come with the program.
+    pub(crate) profiles: Option<Field<Entries<RawProfile>>>,
     /// What happens outside, once per effect key.
     pub(crate) effects: Option<Field<Vec<Field<RawEffect>>>>,
     pub(crate) failure: Option<Field<RawFailure>>,

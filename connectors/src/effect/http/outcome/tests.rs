@@ -1,6 +1,8 @@
 //! Each thing that can be seen, and its class.
 
-use oncely_core::connector::StatusRange;
+use std::sync::Arc;
+
+use oncely_core::connector::{Profile, StatusRange, StatusRule};
 use oncely_core::effect::outcome::OutcomeClass;
 use oncely_core::expr::Expr;
 use oncely_core::value::Value;
@@ -9,16 +11,24 @@ use reqwest::header::{HeaderName, HeaderValue};
 
 use super::*;
 
-fn profile(statuses: &[(u16, u16, StatusClass)]) -> Profile {
-    let statuses = statuses
-        .iter()
-        .map(|(first, last, class)| (StatusRange { first: *first, last: *last }, *class));
-    Profile {
+fn profile(statuses: &[(u16, u16, StatusClass)]) -> Statuses {
+    let rules = statuses.iter().map(|(first, last, class)| rule(*first, *last, None, *class));
+    statuses_of(rules.collect())
+}
+
+fn rule(first: u16, last: u16, when: Option<&str>, class: StatusClass) -> StatusRule {
+    let when = when.map(|text| Arc::new(Expr::compile(text).unwrap()));
+    StatusRule { range: StatusRange { first, last }, when, class }
+}
+
+fn statuses_of(statuses: Vec<StatusRule>) -> Statuses {
+    Statuses::of(&Profile {
         name: "test".into(),
         key_header: None,
         key_window_ms: None,
-        statuses: statuses.collect(),
-    }
+        applies_within_ms: None,
+        statuses,
+    })
 }
 
 fn record(members: &[(&str, &str)]) -> Record {
@@ -159,6 +169,33 @@ fn p6_p7_p8_the_profile_knows_its_provider() {
         let classified = outcome(&answer(status, ""), &Record::default(), &profile);
         assert_eq!(classified.outcome.class(), want, "{status}");
     }
+}
+
+#[test]
+fn p6_p13_one_status_is_told_apart_by_its_body() {
+    use StatusClass::{Rejected, Unknown};
+    let statuses = statuses_of(vec![
+        rule(409, 409, Some(r#"response.json.name == "other_body""#), Rejected),
+        rule(409, 409, None, Unknown),
+    ]);
+    let class = |seen: &Seen| outcome(seen, &Record::default(), &statuses).outcome.class();
+    for (body, want) in [
+        (r#"{"name":"other_body"}"#, OutcomeClass::Rejected),
+        (r#"{"name":"in_flight"}"#, OutcomeClass::Unknown),
+        (r#"{"message":"other_body"}"#, OutcomeClass::Unknown),
+        (r#"{"name":"other_body""#, OutcomeClass::Unknown),
+        ("", OutcomeClass::Unknown),
+    ] {
+        assert_eq!(class(&answer(409, body)), want, "{body}");
+    }
+    let cut = Seen::Answered(Reply {
+        status: 409,
+        headers: HeaderMap::new(),
+        body: br#"{"name":"other_body"}"#.to_vec(),
+        complete: false,
+    });
+    assert_eq!(class(&cut), OutcomeClass::Unknown, "half an answer decides nothing");
+    assert_eq!(class(&answer(400, r#"{"name":"other_body"}"#)), OutcomeClass::Rejected);
 }
 
 #[test]
