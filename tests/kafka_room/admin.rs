@@ -126,7 +126,7 @@ async fn k16_witnesses_pass_over_markers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_to_nobody_end_in_time() {
     let settings = oncely::kafka::ClientSettings::parse("127.0.0.1:9", []).unwrap();
-    let admin = Admin::with_limit(&settings, "g", Duration::from_secs(1)).unwrap();
+    let admin = Admin::with_limit(&settings, "g", Duration::from_millis(300)).unwrap();
     let partition = TopicPartition::new("t", 0);
     let began = std::time::Instant::now();
     assert!(admin.cluster_id().await.unwrap_err().is_transient());
@@ -134,5 +134,5 @@ async fn questions_to_nobody_end_in_time() {
     assert!(admin.watermarks(&partition).await.unwrap_err().is_transient());
     assert!(admin.committed(&[partition]).await.unwrap_err().is_transient());
     assert!(admin.retention("t").await.unwrap_err().is_transient());
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }

@@ -20,7 +20,10 @@ async fn b39_a_worker_that_holds_everything_stops_the_fetching() {
     let mut held = Vec::new();
     let mut seen = 0;
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(6) {
+    // Until it is full, and then a while in which more could come.
+    let mut full_since = None;
+    while full_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(2)) {
+        assert!(began.elapsed() < BOUND, "not full at {seen}");
         match tokio::time::timeout(Duration::from_millis(200), events.recv()).await {
             Ok(Some(Event::Assigned(assigned))) => {
                 assigned.iter().for_each(|one| handle.start(one.assignment, 0));
@@ -28,6 +31,9 @@ async fn b39_a_worker_that_holds_everything_stops_the_fetching() {
             Ok(Some(Event::Records(batch))) => {
                 seen += batch.records.len();
                 held.push(batch);
+                if seen >= 500 {
+                    full_since.get_or_insert_with(Instant::now);
+                }
             }
             Ok(Some(other)) => panic!("{other:?}"),
             Ok(None) => panic!("closed"),

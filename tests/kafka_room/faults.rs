@@ -8,8 +8,8 @@ use oncely::kafka::{
 };
 use oncely_rig::kafka::{Kafka, KafkaOptions};
 
-use super::cluster::{create_topic, fill, fill_at, fresh, kafka};
-use super::member::{Manners, Member, Shared, settings, until};
+use super::cluster::{BOUND, create_topic, fill, fill_at, fresh, kafka};
+use super::member::{Manners, Member, Shared, cooperative, settings, until};
 
 /// K10: a partition whose position is gone stops visibly; the others go on.
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn k10_a_position_out_of_range_stops_its_partition_only() {
     let at = |partition| TopicPartition::new(topic.as_str(), partition);
     // Partition 0 is below what is kept, partition 1 above what there is, partition 2 is fine.
     board.lock().unwrap().positions.extend([(at(0), 10), (at(1), 1_000), (at(2), 90)]);
-    let settings = settings(&group, &[&topic], GroupProtocol::default());
+    let settings = settings(&group, &[&topic], cooperative());
     let member = Member::join("m", &settings, &board, Manners::default());
     until("both stop", &board, |b| b.out_of_range.len() == 2).await;
     until("the other goes on", &board, |b| b.delivered.len() == 10).await;
@@ -46,11 +46,14 @@ async fn k12_a_partition_that_is_left_stopped_is_not_read() {
     let (topic, group) = (fresh("stopped"), fresh("g"));
     create_topic(&topic, 2).await;
     fill(&topic, 2, 100).await;
-    let settings = settings(&group, &[&topic], GroupProtocol::default());
+    let settings = settings(&group, &[&topic], cooperative());
     let (handle, mut events) = ConsumerHandle::spawn(&settings).unwrap();
     let mut seen = 0;
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(4) {
+    // All of the other partition, and then a while in which the stopped one could show itself.
+    let mut all_since = None;
+    while all_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(1_500)) {
+        assert!(began.elapsed() < BOUND, "stuck at {seen}");
         match tokio::time::timeout(Duration::from_millis(100), events.recv()).await {
             Ok(Some(Event::Assigned(assigned))) => {
                 for one in assigned {
@@ -63,6 +66,7 @@ async fn k12_a_partition_that_is_left_stopped_is_not_read() {
             Ok(Some(Event::Records(batch))) => {
                 assert!(batch.records.iter().all(|r| r.partition == 1 && r.offset >= 20));
                 seen += batch.records.len();
+                all_since = (seen == 30).then(Instant::now);
             }
             Ok(Some(other)) => panic!("{other:?}"),
             Ok(None) => panic!("closed"),
@@ -100,7 +104,7 @@ async fn k7_a_static_name_that_is_taken_is_fatal() {
     let (topic, group) = (fresh("static"), fresh("g"));
     create_topic(&topic, 1).await;
     let board = Shared::default();
-    let mut settings = settings(&group, &[&topic], GroupProtocol::default());
+    let mut settings = settings(&group, &[&topic], cooperative());
     settings.instance_id = Some("pod-0".to_owned());
     let first = Member::join("first", &settings, &board, Manners::default());
     until("its partition", &board, |b| super::member::count_of(b, "first") == 1).await;
@@ -116,7 +120,7 @@ async fn k7_a_static_name_that_is_taken_is_fatal() {
 async fn a_missing_topic_is_reported() {
     let (topic, group) = (fresh("missing"), fresh("g"));
     let board = Shared::default();
-    let settings = settings(&group, &[&topic], GroupProtocol::default());
+    let settings = settings(&group, &[&topic], cooperative());
     let member = Member::join("m", &settings, &board, Manners::default());
     until("trouble", &board, |b| b.trouble.iter().any(|t| t.contains(&topic))).await;
     assert!(board.lock().unwrap().trouble[0].starts_with("TopicMissing"));
@@ -142,7 +146,7 @@ async fn k8_a_frozen_broker_does_not_stop_the_polling() {
     fill_at(&client, "frozen", 2, 100).await;
     kafka.pause(1).unwrap();
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(8) {
+    while began.elapsed() < Duration::from_secs(4) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(member.handle.silent_for() < Duration::from_secs(1), "polling stopped");
     }
@@ -169,10 +173,10 @@ async fn k5_a_session_that_is_over_loses_the_partitions() {
     let mut settings = ConsumerSettings::new(client.clone(), "g", vec!["lost".to_owned()]);
     settings.protocol = GroupProtocol::Classic {
         assignor: Assignor::CooperativeSticky,
-        session_timeout: Duration::from_secs(6),
+        session_timeout: Duration::from_secs(3),
         heartbeat: Duration::from_millis(500),
     };
-    settings.drain_max = Duration::from_secs(4);
+    settings.drain_max = Duration::from_secs(2);
     let member = Member::join("m", &settings, &board, Manners::default());
     until("the first records", &board, |b| b.delivered.len() == 100).await;
     kafka.pause(1).unwrap();

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use oncely::kafka::{
-    AssignmentId, ConsumerHandle, ConsumerSettings, Event, Events, GroupProtocol, RevokeCause,
-    StopMode, TopicPartition,
+    AssignmentId, Assignor, ConsumerHandle, ConsumerSettings, Event, Events, GroupProtocol,
+    RevokeCause, SESSION_TIMEOUT_DEFAULT, StopMode, TopicPartition,
 };
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::cluster::BOUND;
@@ -31,17 +32,53 @@ pub(crate) struct Board {
 pub(crate) type Shared = Arc<Mutex<Board>>;
 
 /// How a member's worker behaves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Manners {
-    /// Time before a start is answered: the database is away.
-    pub(crate) start_after: Duration,
-    /// Time that a drain takes.
+    /// No start is answered before it opens: the database is away.
+    pub(crate) start: Gate,
+    /// Least time that a drain takes.
     pub(crate) drain_for: Duration,
+    /// No drain ends before it opens.
+    pub(crate) drain: Gate,
+}
+
+/// What a worker waits for until the test lets it go on; open unless the test has shut it.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(Arc<watch::Sender<bool>>);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(true)))
+    }
+}
+
+impl Gate {
+    pub(crate) fn shut() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn pass(&self) {
+        self.0.subscribe().wait_for(|open| *open).await.unwrap();
+    }
 }
 
 pub(crate) struct Member {
     pub(crate) handle: ConsumerHandle,
     task: JoinHandle<()>,
+}
+
+/// The classic protocol, with signs of life so close together that a change of the group is noticed soon.
+pub(crate) fn classic(assignor: Assignor) -> GroupProtocol {
+    let (session_timeout, heartbeat) = (SESSION_TIMEOUT_DEFAULT, Duration::from_millis(300));
+    GroupProtocol::Classic { assignor, session_timeout, heartbeat }
+}
+
+pub(crate) fn cooperative() -> GroupProtocol {
+    classic(Assignor::CooperativeSticky)
 }
 
 pub(crate) fn settings(group: &str, topics: &[&str], protocol: GroupProtocol) -> ConsumerSettings {
@@ -90,9 +127,9 @@ impl Worker {
                     let mine = assigned.iter().map(|a| (a.assignment, a.partition.clone()));
                     self.board().assigned.entry(self.name.clone()).or_default().extend(mine);
                     let (handle, board) = (self.handle.clone(), Arc::clone(&self.board));
-                    let wait = self.manners.start_after;
+                    let gate = self.manners.start.clone();
                     tokio::spawn(async move {
-                        tokio::time::sleep(wait).await;
+                        gate.pass().await;
                         for one in assigned {
                             let positions = &board.lock().unwrap().positions;
                             let start = positions.get(&one.partition).copied().unwrap_or(0);
@@ -109,6 +146,7 @@ impl Worker {
                 }
                 Event::Revoked(revoked) => {
                     tokio::time::sleep(self.manners.drain_for).await;
+                    self.manners.drain.pass().await;
                     let mut board = self.board();
                     let count = revoked.partitions.len();
                     board.revoked.push((self.name.clone(), revoked.cause, count));

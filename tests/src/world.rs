@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use oncely_rig::kafka::Kafka;
 use oncely_rig::places::Scratch;
-use oncely_rig::postgres::Cluster;
+use oncely_rig::postgres::{Cluster, Wire};
 use oncely_rig::provider::Provider;
 use oncely_rig::proxy::Proxy;
 
@@ -50,6 +50,8 @@ pub struct World {
     producer: produce::Producer,
     ledger: Arc<Mutex<Ledger>>,
     sampler: Option<Sampler>,
+    /// Connections to the story's database that nobody uses at this moment.
+    wires: Mutex<Vec<Wire>>,
     // After all that writes there.
     scratch: Scratch,
 }

@@ -21,8 +21,8 @@ use crate::store::{self, PgConnection, Session, StoreError, claim};
 use crate::task::{self, Vital};
 use crate::telemetry::{Dependency, Metrics, Outage};
 
-/// Longest time for ending the worker's row.
-const END_MAX: Duration = Duration::from_secs(2);
+/// Time for ending the worker's row where the drain has used the whole grace up.
+const END_LEAST: Duration = Duration::from_secs(2);
 /// Effects that a log line names.
 const LEFT_NAMED_MAX: usize = 10;
 
@@ -131,11 +131,14 @@ impl Process {
         heart_stop.send_replace(true);
         drop(heart.await);
         gauges.abort();
+        let mut end_max = END_LEAST;
         if let Some(began) = draining {
             say_drained(began, &claims);
+            let grace = self.settings.worker.shutdown_grace;
+            end_max = grace.saturating_sub(clock::since(began)).max(END_LEAST);
         }
         if !matches!(failure, Some(RunError::Lost { .. })) {
-            end(&lease, &claims, Session::new(database, "end")).await;
+            end(&lease, &claims, Session::new(database, "end"), end_max).await;
         }
         failure.map_or(Ok(()), Err)
     }
@@ -161,7 +164,7 @@ fn say_drained(began: Moment, claims: &Claims) {
 
 /// Gives back what was never sent and ends the worker's row, so that nobody has to wait for its
 /// lease. A failure only costs that wait. Every pipeline has ended, so nothing more is sent.
-async fn end(lease: &Lease, claims: &Claims, mut session: Session) {
+async fn end(lease: &Lease, claims: &Claims, mut session: Session, within: Duration) {
     let ending = async {
         // Nobody makes claims meanwhile, so those that are not listed were lost sight of.
         let _still = claims.settled().await;
@@ -172,7 +175,7 @@ async fn end(lease: &Lease, claims: &Claims, mut session: Session) {
         }
         Ok::<_, StoreError>(())
     };
-    match tokio::time::timeout(END_MAX, ending).await {
+    match tokio::time::timeout(within, ending).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::warn!(cause = %super::chain(&error), "the worker's row could not be ended");

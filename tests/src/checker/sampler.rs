@@ -35,6 +35,8 @@ struct Watch {
     /// Seconds that an open effect may hold an offset back.
     offset_wait_s: f64,
     database: (String, String),
+    /// Kept from look to look: a connection costs PostgreSQL a process.
+    wire: Option<Wire>,
     ledger: Arc<Mutex<Ledger>>,
     versions: BTreeMap<String, i64>,
     /// Where records lie whose offset was seen to go, rightly: a person may open their effects again.
@@ -65,6 +67,7 @@ impl Sampler {
             topic: wiring.topic.clone(),
             offset_wait_s: seconds(wiring.offset_wait),
             database,
+            wire: None,
             ledger,
             versions: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -106,8 +109,10 @@ impl Watch {
             topic::committed_of(&topic::client(&brokers, &group), &name)
         });
         let committed = asked.await.ok()??;
-        let asked = tokio::time::timeout(Duration::from_secs(5), self.tables()).await;
-        let tables = asked.ok()??;
+        let wire = self.wire.take();
+        let asked = tokio::time::timeout(Duration::from_secs(5), self.tables(wire)).await;
+        let (wire, tables) = asked.ok()??;
+        self.wire = Some(wire);
         let mut wrong = Vec::new();
         for (entity, version) in &tables.versions {
             if self.versions.get(entity).is_some_and(|known| known > version) {
@@ -156,9 +161,13 @@ impl Watch {
         wrong
     }
 
-    async fn tables(&self) -> Option<Tables> {
+    /// The tables as they are, and the connection for the next look; `None` when one of them broke.
+    async fn tables(&self, wire: Option<Wire>) -> Option<(Wire, Tables)> {
         let (address, name) = &self.database;
-        let mut wire = Wire::connect(address, "postgres", name).await.ok()?;
+        let mut wire = match wire {
+            Some(wire) => wire,
+            None => Wire::connect(address, "postgres", name).await.ok()?,
+        };
         // One snapshot for all of it.
         wire.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.ok()?;
         let positions = wire
@@ -192,7 +201,7 @@ impl Watch {
         wire.run("COMMIT").await.ok()?;
         let pairs =
             |rows: &[Row]| rows.iter().map(|row| (number(row, 0), number(row, 1))).collect();
-        Some(Tables {
+        let tables = Tables {
             positions: positions.iter().map(|row| (number(row, 0), number(row, 1))).collect(),
             remembered: pairs(&remembered),
             parked: pairs(&parked),
@@ -201,7 +210,8 @@ impl Watch {
                 .iter()
                 .map(|row| (row[0].clone().unwrap(), number(row, 1)))
                 .collect(),
-        })
+        };
+        Some((wire, tables))
     }
 }
 

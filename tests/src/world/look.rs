@@ -1,5 +1,6 @@
 //! Looks at a story from outside: tables by plain SQL, committed offsets, and waits for states.
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use oncely_rig::postgres::{Row, Wire};
@@ -21,12 +22,27 @@ pub(crate) const OPEN: &str = "SELECT e.key, e.name, e.business_id, e.status, e.
 impl World {
     /// Rows of a statement, past any proxy.
     pub async fn sql(&self, statement: &str) -> Vec<Row> {
-        let mut wire = self.wire().await;
-        wire.run(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"))
+        // A connection costs PostgreSQL a process and more time than the look. One that has broken
+        // since its last look is replaced.
+        if let Some(mut wire) = self.idle_wire()
+            && let Ok(rows) = wire.run(statement).await
+        {
+            self.wires().push(wire);
+            return rows;
+        }
+        let mut wire = self.postgres().connect(&self.name).await.unwrap();
+        let rows =
+            wire.run(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        self.wires().push(wire);
+        rows
     }
 
-    pub(crate) async fn wire(&self) -> Wire {
-        self.postgres().connect(&self.name).await.unwrap()
+    fn idle_wire(&self) -> Option<Wire> {
+        self.wires().pop()
+    }
+
+    fn wires(&self) -> MutexGuard<'_, Vec<Wire>> {
+        self.wires.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number in the first row.

@@ -152,6 +152,7 @@ impl Plan {
             producer,
             ledger,
             sampler,
+            wires: Mutex::default(),
             scratch,
         };
         world.write_wiring();
