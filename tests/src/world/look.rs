@@ -31,8 +31,7 @@ impl World {
             return rows;
         }
         let mut wire = self.postgres().connect(&self.name).await.unwrap();
-        let rows =
-            wire.run(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        let rows = wire.run(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
         self.wires().push(wire);
         rows
     }
