@@ -128,6 +128,29 @@ on_unknown: hold"#,
     )
 }
 
+/// The secrets of webhooks: a new one, and the one that it replaces.
+pub const WEBHOOK_SECRETS: [(&str, &str); 2] = [
+    ("webhook_new", "whsec_bmV3LW5ldy1uZXctbmV3LW5ldy1uZXctbmV3"),
+    ("webhook_old", "whsec_b2xkLW9sZC1vbGQtb2xkLW9sZC1vbGQtb2xk"),
+];
+
+/// A webhook to an endpoint that the event names.
+pub fn webhook() -> EffectLines {
+    EffectLines::call(
+        "webhook",
+        "/webhooks/",
+        r#"type: webhook
+when: entered("paid")
+key: event.data.invoice
+endpoint:
+  url: "{{ event.data.endpoint }}"
+  secrets: ["${secret:webhook_new}", "${secret:webhook_old}"]
+  allow: ["127.0.0.1"]
+event_type: invoice.paid
+json: { invoice: "{{ event.data.invoice }}", cents: "{{ event.data.amount }}" }"#,
+    )
+}
+
 /// A line of the usage ledger.
 pub fn usage() -> EffectLines {
     EffectLines::new(

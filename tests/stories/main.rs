@@ -28,3 +28,4 @@ mod running;
 mod sharing;
 mod told;
 mod topics;
+mod webhooks;

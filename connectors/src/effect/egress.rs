@@ -1,7 +1,8 @@
-//! Which addresses a call may go to when the event names the host.
+//! Which addresses a call may go to when the event names the host, or when it is a webhook.
 //!
 //! Where a connector file writes the host, its author answers for it. Where the host comes out of
-//! an event, whoever writes events could aim at our own network. Such a call needs `https` on port
+//! an event, whoever writes events could aim at our own network; and the endpoint of a webhook is
+//! somebody else's, whose name may lead elsewhere tomorrow. Such a call needs `https` on port
 //! 443 and a host all of whose addresses are public; the addresses that were checked are the ones
 //! that are connected to. The operator may allow further hosts by name.
 
@@ -21,15 +22,15 @@ pub struct Egress {
 /// Why an address may not be called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    #[error("the event names a url that is not https")]
+    #[error("the url is not https")]
     Scheme,
-    #[error("the event names port {0}; only 443 is open")]
+    #[error("the url names port {0}, and only 443 is open")]
     Port(u16),
-    #[error("the event names a url with credentials in it")]
+    #[error("the url has credentials in it")]
     Credentials,
-    #[error("the event names a url without a host")]
+    #[error("the url has no host")]
     NoHost,
-    #[error("the event names `{host}`, which leads to an address that is not public")]
+    #[error("`{host}` leads to an address that is not public")]
     NotPublic { host: String },
 }
 
@@ -40,8 +41,17 @@ impl Egress {
         Self { allowed: hosts.into_iter().map(Into::into).collect() }
     }
 
+    /// The same, and these hosts too.
+    #[must_use]
+    pub fn and(&self, hosts: &[Box<str>]) -> Self {
+        if hosts.is_empty() {
+            return self.clone();
+        }
+        Self::allowing(self.allowed.iter().chain(hosts).cloned())
+    }
+
     /// Checks what can be seen in the url itself; names are checked by [`Egress::resolver`].
-    pub(super) fn check(&self, url: &Url) -> Result<(), EgressError> {
+    pub(crate) fn check(&self, url: &Url) -> Result<(), EgressError> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(EgressError::Credentials);
         }

@@ -2,6 +2,7 @@
 //!
 //! - [`performer`]: the one door; an attempt goes in as a rendered request, and comes out classified
 //! - [`http`], [`email`]: one module per kind; each has one pure function that gives the class
+//! - [`webhook`]: how calls are signed whose receiver must know them from forged ones
 //! - [`egress`]: where calls may go when events name the host
 //! - [`record`]: what is kept of an answer
 
@@ -12,3 +13,4 @@ pub mod http;
 pub mod performer;
 pub mod record;
 mod text;
+pub mod webhook;

@@ -4,16 +4,17 @@
 //! attempt per request. Never: repeats a request by itself, stores a credential, or sends after the
 //! caller's right to send has ended.
 
-use oncely_core::connector::{CallRule, RequestRule};
+use oncely_core::connector::{CallRule, RequestRule, SecretText, WebhookRule};
 use oncely_core::effect::outcome::{Attempt, Outcome};
 use oncely_core::effect::request::Request;
 use oncely_core::expr::ExprError;
 use oncely_core::key::Key;
 
-use super::egress::Egress;
+use super::egress::{Egress, EgressError};
 use super::email::EmailPerformer;
-use super::http::HttpPerformer;
-use crate::secret::{SecretError, SecretSource};
+use super::http::{Dispatch, HttpPerformer};
+use super::webhook::{Signer, SigningError};
+use crate::secret::{Secret, SecretError, SecretSource, resolve};
 
 /// Performs the calls of one effect. One per effect and process; shared by all of its calls.
 #[derive(Debug)]
@@ -61,6 +62,10 @@ pub enum PerformerError {
          scheme and host in the connector file"
     )]
     SecretToEventHost,
+    #[error("`{reference}`: {cause}; make one with `echo whsec_$(openssl rand -base64 32)`")]
+    WebhookSecret { reference: Box<str>, cause: SigningError },
+    #[error("{cause}; if it is one of your own, write it into the endpoint's `allow`")]
+    Endpoint { cause: EgressError },
     #[error("the mail server's url must be `smtp://`, `smtps://` or `smtp+starttls://` and a host")]
     MailServer,
     #[error("mail servers take `auth: {{ basic: … }}` only")]
@@ -72,7 +77,8 @@ pub enum PerformerError {
 }
 
 impl Performer {
-    /// Looks up the secrets and makes the client. Opens no connection.
+    /// Looks up the secrets and makes the client. Opens no connection. `wall_ms` gives the time since
+    /// 1970, for signatures.
     ///
     /// # Errors
     /// [`PerformerError`] says what of the configuration is to be put right.
@@ -80,9 +86,17 @@ impl Performer {
         rule: &CallRule,
         secrets: &dyn SecretSource,
         egress: &Egress,
+        wall_ms: fn() -> i64,
     ) -> Result<Self, PerformerError> {
         Ok(Self(match &rule.request {
-            RequestRule::Http(http) => Kind::Http(HttpPerformer::new(rule, http, secrets, egress)?),
+            RequestRule::Http(http) => {
+                let dispatch = Dispatch::plain(http, secrets, egress)?;
+                Kind::Http(HttpPerformer::new(rule, http, dispatch)?)
+            }
+            RequestRule::Webhook(webhook) => {
+                let dispatch = dispatch(webhook, secrets, egress, wall_ms)?;
+                Kind::Http(HttpPerformer::new(rule, &webhook.http, dispatch)?)
+            }
             RequestRule::Smtp(smtp) => Kind::Email(EmailPerformer::new(rule, smtp, secrets)?),
         }))
     }
@@ -113,6 +127,27 @@ impl Performer {
             }
         }
     }
+}
+
+/// An endpoint is somebody else's, whoever names it: the guard stands before every one.
+fn dispatch(
+    webhook: &WebhookRule,
+    secrets: &dyn SecretSource,
+    egress: &Egress,
+    wall_ms: fn() -> i64,
+) -> Result<Dispatch, PerformerError> {
+    let egress = egress.and(&webhook.allow);
+    let secret = |text: &SecretText| -> Result<Secret, PerformerError> {
+        let secret = resolve(text, secrets)?;
+        let named = |cause| PerformerError::WebhookSecret { reference: text.0.clone(), cause };
+        Signer::new(std::slice::from_ref(&secret)).map_err(named)?;
+        Ok(secret)
+    };
+    let secrets = webhook.secrets.iter().map(secret).collect::<Result<Vec<_>, _>>()?;
+    let signer = Signer::new(&secrets);
+    let signer = signer
+        .map_err(|cause| PerformerError::WebhookSecret { reference: "secrets".into(), cause })?;
+    Dispatch::signed(&webhook.http, egress, signer, wall_ms)
 }
 
 /// The effect's type was changed while requests of the old type were waiting.

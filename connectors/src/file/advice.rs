@@ -31,7 +31,7 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
         }
         "transition.from" | "transition.to" => "write `{ from: [open, past_due], to: paid }`",
         "effect.id" => "name it, once in this file: `id: receipt`",
-        "effect.type" => "one of `http`, `billing`, `email`, `ledger`",
+        "effect.type" => "one of `http`, `billing`, `email`, `webhook`, `ledger`",
         "effect.key" => "what this is done once for: `key: event.data.invoice_id`",
         "effect.request" => {
             "`request: { url: \"https://host/path\", json: { id: \"{{ event.id }}\" } }`"
@@ -56,6 +56,10 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
             "who sends it: `provider: { kind: smtp, server: \"${env:SMTP_URL}\" }`, or \
              `{ kind: resend, token: \"${secret:resend}\" }`"
         }
+        "webhook.endpoint" | "endpoint.url" | "endpoint.secrets" => {
+            "`endpoint: { url: \"https://host/path\", secrets: [\"${secret:webhook}\"] }`"
+        }
+        "webhook.json" => "what it says: `json: { invoice: \"{{ event.data.invoice_id }}\" }`",
         "provider.kind" => "`kind: smtp` or `kind: resend`",
         "email.from" => "the sender, here or in `provider`: `from: billing@example.com`",
         "email.to" => "the recipient: `to: \"{{ event.email }}\"`",
@@ -70,8 +74,7 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
 }
 
 /// Words of the language that this version refuses, and what can be done instead.
-const WORDS: [(&str, &str); 7] = [
-    ("webhook", "use `type: http`, with `idempotency: { header: webhook-id, window: none }`"),
+const WORDS: [(&str, &str); 6] = [
     ("llm", "use `type: http`, and `record:` for what later effects read of the answer"),
     ("publish", "use `type: http` to a service that publishes"),
     ("reconcile", "use `on_unknown: hold`, or `retry_same_key` where the provider takes a key"),
@@ -81,7 +84,7 @@ const WORDS: [(&str, &str); 7] = [
 ];
 
 /// Fields of the language that this version refuses, and what can be done instead.
-const FIELDS: [(&str, &str); 15] = [
+const FIELDS: [(&str, &str); 14] = [
     (
         "lookup",
         "remove it, and use `on_unknown: hold`: a person looks, and `oncely effects resolve` says",
@@ -91,7 +94,6 @@ const FIELDS: [(&str, &str); 15] = [
         "remove it; what undoes an effect can be a connector on the event that asks for it",
     ),
     ("on_status", "remove it; the type of the effect says what each status means"),
-    ("event_type", "remove it; put the name into the body"),
     ("schedule", "use `backoff: 5s..24h` with `max_elapsed`"),
     ("per_tenant", "use `rate` and `concurrency`, which hold for all tenants together"),
     ("per_endpoint", "use `rate`"),
@@ -161,6 +163,7 @@ mod tests {
             include_str!("compile/repeat.rs"),
             include_str!("compile/state.rs"),
             include_str!("compile/testcase.rs"),
+            include_str!("compile/webhook.rs"),
         ];
         let mut asked = 0;
         for source in sources {

@@ -4,11 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 5] = [
+const EXAMPLES: [&str; 6] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
     "order-placed-http.yaml",
+    "order-shipped-webhook.yaml",
     "usage-ledger.yaml",
 ];
 
@@ -18,6 +19,9 @@ struct AllSecrets;
 impl SecretSource for AllSecrets {
     fn lookup(&self, reference: &Reference) -> Option<Secret> {
         match reference {
+            Reference::Secret { name } if name.starts_with("webhook") => {
+                Some(Secret::new("whsec_Q0FOQVJZLXZhbHVlLXRoYXQtc2lnbnMtd2ViaG9va3M="))
+            }
             Reference::Secret { .. } => Some(Secret::new("CANARY-value")),
             Reference::Env { .. } => None,
         }

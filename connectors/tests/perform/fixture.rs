@@ -5,7 +5,7 @@ use oncely_connectors::effect::performer::{Performed, Performer, PerformerError}
 use oncely_connectors::secret::{Reference, Secret, SecretSource};
 use oncely_core::connector::{
     Auth, BodyRule, CallRule, HttpRule, Limits, OnUnknown, Profile, RequestRule, SecretText,
-    SmtpRule, StatusClass, StatusRange, StatusRule, Timeout,
+    SmtpRule, StatusClass, StatusRange, StatusRule, Timeout, WebhookRule,
 };
 use oncely_core::effect::outcome::Attempt;
 use oncely_core::effect::request::{HttpRequest, Request};
@@ -17,6 +17,13 @@ use oncely_core::template::{Target, Template};
 /// The value of every secret that has one.
 pub(crate) const CANARY: &str = "canary-s3cret";
 
+/// What the clock says when calls are signed.
+pub(crate) const NOW_MS: i64 = 1_649_367_553_999;
+
+/// Secrets of webhooks: the one of the specification's vector, and another.
+pub(crate) const WEBHOOK: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(crate) const WEBHOOK_NEW: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 /// Total timeout of calls that are meant to run into it.
 pub(crate) const SHORT_MS: u64 = 400;
 
@@ -26,6 +33,10 @@ impl SecretSource for Canaries {
     fn lookup(&self, reference: &Reference) -> Option<Secret> {
         match reference {
             Reference::Secret { name } if &**name == "token" => Some(Secret::new(CANARY)),
+            Reference::Secret { name } if &**name == "webhook" => Some(Secret::new(WEBHOOK)),
+            Reference::Secret { name } if &**name == "webhook_new" => {
+                Some(Secret::new(WEBHOOK_NEW))
+            }
             Reference::Secret { .. } | Reference::Env { .. } => None,
         }
     }
@@ -60,9 +71,23 @@ pub(crate) fn http(url: &str) -> CallRule {
     }))
 }
 
+pub(crate) fn webhook(url: &str, secrets: &[&str], allow: &[&str]) -> CallRule {
+    let RequestRule::Http(http) = http(url).request else { panic!("http") };
+    let secrets = secrets.iter().map(|name| SecretText(format!("${{secret:{name}}}").into()));
+    let allow = allow.iter().map(|host| (*host).into());
+    let mut rule = rule(RequestRule::Webhook(WebhookRule {
+        http,
+        secrets: secrets.collect(),
+        allow: allow.collect(),
+    }));
+    rule.profile.key_header = Some("webhook-id".into());
+    rule
+}
+
 pub(crate) fn with_auth(mut rule: CallRule, auth: Auth) -> CallRule {
     match &mut rule.request {
         RequestRule::Http(http) => http.auth = Some(auth),
+        RequestRule::Webhook(webhook) => webhook.http.auth = Some(auth),
         RequestRule::Smtp(smtp) => smtp.auth = Some(auth),
     }
     rule
@@ -102,11 +127,11 @@ pub(crate) fn token() -> SecretText {
 }
 
 pub(crate) fn performer(rule: &CallRule) -> Performer {
-    Performer::new(rule, &Canaries, &Egress::default()).unwrap()
+    Performer::new(rule, &Canaries, &Egress::default(), || NOW_MS).unwrap()
 }
 
 pub(crate) fn refused(rule: &CallRule) -> PerformerError {
-    Performer::new(rule, &Canaries, &Egress::default()).unwrap_err()
+    Performer::new(rule, &Canaries, &Egress::default(), || NOW_MS).unwrap_err()
 }
 
 pub(crate) fn key(id: &str) -> Key {

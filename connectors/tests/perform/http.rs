@@ -13,8 +13,8 @@ use oncely_core::template::{Target, Template};
 use oncely_core::value::Value;
 
 use super::fixture::{
-    CANARY, Canaries, attempt, attempted, http, key, performer, post, recording, refused, status,
-    token, with_auth,
+    CANARY, Canaries, NOW_MS, attempt, attempted, http, key, performer, post, recording, refused,
+    status, token, with_auth,
 };
 use super::peer::{Act, Peer, answer, head};
 
@@ -226,7 +226,7 @@ async fn s7_an_event_that_names_an_inner_host_is_rejected() {
     }
     assert_eq!(peer.connections(), 0);
     let allowing = Egress::allowing([peer.address.to_string()]);
-    let allowed = Performer::new(&rule, &Canaries, &allowing).unwrap();
+    let allowed = Performer::new(&rule, &Canaries, &allowing, || NOW_MS).unwrap();
     let seen = attempt(&allowed, &post(&peer.url(), "{}")).await;
     assert_eq!(seen.outcome.class(), OutcomeClass::Done);
 }

@@ -17,3 +17,4 @@ mod http_broken;
 mod mail;
 mod mail_peer;
 mod peer;
+mod webhook;

@@ -227,6 +227,7 @@ pub struct CallRule {
 #[derive(Debug)]
 pub enum RequestRule {
     Http(HttpRule),
+    Webhook(WebhookRule),
     Smtp(SmtpRule),
 }
 
@@ -234,7 +235,7 @@ impl RequestRule {
     /// Calls `visit` with everything that a request looks at.
     pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
         match self {
-            Self::Http(http) => {
+            Self::Http(http) | Self::Webhook(WebhookRule { http, .. }) => {
                 http.url.reads().iter().for_each(&mut *visit);
                 for (_, value) in &http.headers {
                     value.reads().iter().for_each(&mut *visit);
@@ -268,6 +269,17 @@ pub struct HttpRule {
     pub headers: Vec<(Box<str>, Template)>,
     pub auth: Option<Auth>,
     pub body: BodyRule,
+}
+
+/// A signed call of somebody else's endpoint, by the rules of Standard Webhooks.
+#[derive(Debug)]
+pub struct WebhookRule {
+    /// A POST with a body; the url may come out of the event.
+    pub http: HttpRule,
+    /// At least one. Each gives a signature, so that receivers can go over to another in their own time.
+    pub secrets: Vec<SecretText>,
+    /// `host` or `host:port` that may be called although it is not public.
+    pub allow: Vec<Box<str>>,
 }
 
 #[derive(Debug)]

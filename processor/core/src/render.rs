@@ -5,7 +5,7 @@
 
 pub mod json;
 
-use crate::connector::{BodyRule, HttpRule, RequestRule, SmtpRule};
+use crate::connector::{BodyRule, HttpRule, RequestRule, SmtpRule, WebhookRule};
 use crate::effect::request::{EmailRequest, HttpRequest, Request};
 use crate::expr::Scope;
 use crate::template::{RenderError, Template, url_encoded};
@@ -37,7 +37,9 @@ pub enum RequestError {
 /// [`RequestError`] names the place that does not fit the event.
 pub fn request(rule: &RequestRule, scope: &Scope<'_>) -> Result<Request, RequestError> {
     match rule {
-        RequestRule::Http(rule) => http(rule, scope).map(Request::Http),
+        RequestRule::Http(rule) | RequestRule::Webhook(WebhookRule { http: rule, .. }) => {
+            http(rule, scope).map(Request::Http)
+        }
         RequestRule::Smtp(rule) => email(rule, scope).map(Request::Email),
     }
 }

@@ -47,6 +47,7 @@ fn kind(body: &EffectBody) -> &'static str {
         EffectBody::Ledger(_) => "ledger",
         EffectBody::Call(call) => match call.request {
             RequestRule::Http(_) => "http",
+            RequestRule::Webhook(_) => "webhook",
             RequestRule::Smtp(_) => "email",
         },
     }

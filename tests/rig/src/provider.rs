@@ -9,6 +9,7 @@
 //! | `POST /v1/{resource}` | billing like Stripe | the kept answer, a 500 included; other body 400; in flight 409 |
 //! | `POST /emails` | mail like Resend | the same id; other body 409; in flight 409 |
 //! | `POST /keyed/…` | a key is needed (`Idempotency-Key`, `webhook-id`) | the kept answer; 422; 409 |
+//! | `POST /webhooks/…` | a receiver by the Standard Webhooks rules; unsigned 401 | the kept answer; 422; 409 |
 //! | `POST /lookup/…` | can be asked: `GET` the same path with `?key=` | takes effect again |
 //! | `POST /plain/…`, `POST /model/…`, SMTP | cannot be asked | takes effect again |
 //!
@@ -24,6 +25,7 @@ mod journal;
 pub mod log;
 mod request;
 mod smtp;
+mod webhook;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -38,6 +40,7 @@ pub use faults::{Fault, FaultRates, Rule};
 pub use journal::Flush;
 pub use log::Log;
 pub use request::{End, Kind};
+pub use webhook::Signed;
 
 use crate::places;
 use crate::{RigError, net, wait};
@@ -60,6 +63,8 @@ pub struct ProviderOptions {
     pub apply_delay_ms: u64,
     /// How long keys are remembered, in seconds.
     pub key_window_s: u64,
+    /// With these the webhooks are signed that `/webhooks/` believes: `whsec_` and base64.
+    pub webhook_secrets: Vec<String>,
 }
 
 impl ProviderOptions {
@@ -74,6 +79,7 @@ impl ProviderOptions {
             latency_ms: 0,
             apply_delay_ms: 0,
             key_window_s: 24 * 60 * 60,
+            webhook_secrets: Vec::new(),
         }
     }
 }
@@ -163,6 +169,11 @@ impl Provider {
     /// Sets what every effect takes at least.
     pub fn set_latency(&self, latency: Duration) {
         self.desk.set_latency(latency);
+    }
+
+    /// Sets the secrets of `/webhooks/` anew.
+    pub fn set_webhook_secrets(&self, secrets: impl IntoIterator<Item = String>) {
+        self.desk.set_webhook_secrets(secrets.into_iter().collect());
     }
 
     /// Forgets all keys, as if their window were over. Effects can still be asked for.

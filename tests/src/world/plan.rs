@@ -15,7 +15,7 @@ use super::{ClusterOf, KafkaOf, World};
 use crate::checker::Sampler;
 use crate::ledger::Ledger;
 use crate::servers;
-use crate::wiring::{Wiring, examples};
+use crate::wiring::{WEBHOOK_SECRETS, Wiring, examples};
 
 /// Choices of a story; the defaults suit most.
 #[derive(Clone, Debug)]
@@ -179,6 +179,9 @@ impl World {
         std::fs::create_dir_all(&secrets).unwrap();
         for name in ["billing_token", "mail_token"] {
             std::fs::write(secrets.join(name), "token-of-the-story\n").unwrap();
+        }
+        for (name, secret) in WEBHOOK_SECRETS {
+            std::fs::write(secrets.join(name), secret).unwrap();
         }
     }
 }

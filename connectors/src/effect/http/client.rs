@@ -12,17 +12,16 @@ use oncely_core::effect::request::HttpRequest;
 use oncely_core::key::Key;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Client, Method, Request, Response, Url, redirect, retry};
-use url::Origin;
 
+use super::dispatch::{Barred, Dispatch};
 use super::outcome::{Reply, Seen, outcome};
-use super::setup::{credential, fixed_origin, header_name, is_framing};
+use super::setup::{header_name, is_framing};
 use super::status::Statuses;
-use crate::effect::egress::{Egress, EgressError};
+use crate::effect::egress::EgressError;
 use crate::effect::gate::{Gate, GatedBody, Passage, ShutOnDrop};
 use crate::effect::performer::{Performed, PerformerError};
 use crate::effect::record::Record;
 use crate::effect::text::{Redactor, TEXT_BYTES_READ};
-use crate::secret::SecretSource;
 
 /// Bytes of an answer that are read when it is to be recorded. A larger one cannot be.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -45,23 +44,13 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct HttpPerformer {
     client: Client,
-    host: CallHost,
-    auth: Option<(HeaderName, HeaderValue)>,
+    dispatch: Dispatch,
     key_header: Option<HeaderName>,
     record: Record,
     statuses: Statuses,
     redactor: Redactor,
     /// The first url seen, parsed: most effects have only one.
     first_url: OnceLock<(Box<str>, Url)>,
-}
-
-/// Who names scheme, host and port.
-#[derive(Debug)]
-enum CallHost {
-    /// The connector file, and no stored request may go elsewhere: credentials go along.
-    File(Origin),
-    /// The event.
-    Event(Egress),
 }
 
 /// Why a request was not even tried.
@@ -83,15 +72,8 @@ impl HttpPerformer {
     pub(in crate::effect) fn new(
         rule: &CallRule,
         http: &HttpRule,
-        secrets: &dyn SecretSource,
-        egress: &Egress,
+        mut dispatch: Dispatch,
     ) -> Result<Self, PerformerError> {
-        let origin = fixed_origin(http.url.text())?;
-        let (auth, shown) = match &http.auth {
-            None => (None, Vec::new()),
-            Some(_) if origin.is_none() => return Err(PerformerError::SecretToEventHost),
-            Some(auth) => credential(auth, secrets).map(|(header, shown)| (Some(header), shown))?,
-        };
         if let Some((name, _)) = http.headers.iter().find(|(name, _)| is_framing(name)) {
             return Err(PerformerError::Framing { name: name.to_string() });
         }
@@ -100,7 +82,7 @@ impl HttpPerformer {
         }
         let key_header = rule.profile.key_header.as_deref().map(header_name).transpose()?;
         let idle = usize::try_from(rule.limits.concurrency).unwrap_or(usize::MAX);
-        let mut client = Client::builder()
+        let client = Client::builder()
             .user_agent(concat!("oncely/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .retry(retry::never())
@@ -111,17 +93,14 @@ impl HttpPerformer {
             .timeout(Duration::from_millis(rule.timeout.total_ms))
             .pool_idle_timeout(Duration::from_millis(POOL_IDLE_MS))
             .pool_max_idle_per_host(idle);
-        if origin.is_none() {
-            client = client.dns_resolver(egress.resolver());
-        }
+        let redactor = Redactor::new(std::mem::take(&mut dispatch.shown));
         Ok(Self {
-            client: client.build().map_err(PerformerError::Client)?,
-            host: origin.map_or_else(|| CallHost::Event(egress.clone()), CallHost::File),
-            auth,
+            client: dispatch.resolving(client).build().map_err(PerformerError::Client)?,
+            dispatch,
             key_header,
             record: Record::new(&rule.record)?,
             statuses: Statuses::of(&rule.profile),
-            redactor: Redactor::new(shown),
+            redactor,
             first_url: OnceLock::new(),
         })
     }
@@ -186,16 +165,13 @@ impl HttpPerformer {
         }
         let url =
             Url::parse(text).map_err(|error| Unsent::Data(format!("the url is none: {error}")))?;
-        match &self.host {
-            CallHost::File(origin) if url.origin() != *origin => {
+        self.dispatch.check(&url).map_err(|barred| match barred {
+            Barred::Moved => {
                 let cause = "the stored request goes to another host than the effect now names";
-                return Err(Unsent::Setting(cause.to_owned()));
+                Unsent::Setting(cause.to_owned())
             }
-            CallHost::File(_) => {}
-            CallHost::Event(egress) => {
-                egress.check(&url).map_err(|error| Unsent::Data(error.to_string()))?;
-            }
-        }
+            Barred::ByGuard(error) => Unsent::Data(error.to_string()),
+        })?;
         // A lost race keeps another url of the same effect.
         drop(self.first_url.set((text.into(), url.clone())));
         Ok(url)
@@ -225,9 +201,8 @@ impl HttpPerformer {
             let value = value.map_err(|error| Unsent::Data(error.to_string()))?;
             headers.insert(name.clone(), value);
         }
-        if let Some((name, value)) = &self.auth {
-            headers.insert(name.clone(), value.clone());
-        }
+        let body = request.body.as_deref().unwrap_or_default();
+        self.dispatch.prove(&key.wire(), body.as_bytes(), &mut headers);
         Ok(headers)
     }
 

@@ -5,10 +5,12 @@
 //! credential in anything that it returns.
 
 mod client;
+mod dispatch;
 mod outcome;
 mod setup;
 mod status;
 
 pub use self::client::HttpPerformer;
+pub(super) use self::dispatch::Dispatch;
 pub use self::outcome::{Classified, Reply, Seen, outcome, retry_after_ms};
 pub use self::status::Statuses;

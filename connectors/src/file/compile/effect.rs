@@ -52,7 +52,20 @@ impl RawEffectType {
                 "limits",
             ],
             Self::Ledger => &["entry"],
-            Self::Webhook | Self::Llm | Self::Publish => &[],
+            Self::Webhook => &[
+                "endpoint",
+                "event_type",
+                "at",
+                "json",
+                "profile",
+                "idempotency",
+                "timeout",
+                "retry",
+                "on_unknown",
+                "record",
+                "limits",
+            ],
+            Self::Llm | Self::Publish => &[],
         }
     }
 }
@@ -120,7 +133,8 @@ impl Compiler<'_> {
             RawEffectType::Billing => self.billing(raw, at),
             RawEffectType::Email => self.email(raw, at),
             RawEffectType::Ledger => self.ledger(raw, at),
-            RawEffectType::Webhook | RawEffectType::Llm | RawEffectType::Publish => {
+            RawEffectType::Webhook => self.webhook(raw, at),
+            RawEffectType::Llm | RawEffectType::Publish => {
                 let name = kind.name();
                 self.not_yet(kind_span, &format!("an effect of type `{name}`"), name);
                 None
@@ -167,6 +181,10 @@ impl Compiler<'_> {
             ("template", raw.template.as_ref().and_then(Field::span)),
             ("provider", raw.provider.as_ref().and_then(Field::span)),
             ("profile", raw.profile.as_ref().and_then(Field::span)),
+            ("endpoint", raw.endpoint.as_ref().and_then(Field::span)),
+            ("event_type", raw.event_type.as_ref().and_then(Field::span)),
+            ("at", raw.at.as_ref().and_then(Field::span)),
+            ("json", raw.json.as_ref().and_then(Field::span)),
             ("entry", raw.entry.as_ref().and_then(Field::span)),
             ("idempotency", raw.idempotency.as_ref().and_then(Field::span)),
             ("timeout", raw.timeout.as_ref().and_then(Field::span)),

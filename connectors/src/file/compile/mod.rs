@@ -13,6 +13,7 @@ mod samples;
 mod state;
 mod testcase;
 mod text;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -44,6 +44,14 @@ pub(crate) struct RawEffect {
     /// What the provider does with our requests: a profile that comes with the program or is declared
     /// under `profiles`; the type's own unless set.
     pub(crate) profile: Option<Field<String>>,
+    /// For `webhook`: who is called, and with which secrets it is signed.
+    pub(crate) endpoint: Option<Field<RawEndpoint>>,
+    /// For `webhook`: a template; with it the body is `{ type, timestamp, data }`.
+    pub(crate) event_type: Option<Field<String>>,
+    /// For `webhook`: a template; when the event took place.
+    pub(crate) at: Option<Field<String>>,
+    /// For `webhook`: the data of its body; a text that is one `{{ expression }}` keeps its type.
+    pub(crate) json: Option<Field<RawTree>>,
     /// For `ledger`: the row.
     pub(crate) entry: Option<Field<RawEntry>>,
     /// What the provider does with our key.
@@ -61,8 +69,6 @@ pub(crate) struct RawEffect {
     pub(crate) compensate: Option<Later>,
     #[schemars(skip)]
     pub(crate) on_status: Option<Later>,
-    #[schemars(skip)]
-    pub(crate) event_type: Option<Later>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -73,7 +79,6 @@ pub(crate) enum RawEffectType {
     Email,
     Billing,
     Ledger,
-    #[schemars(skip)]
     Webhook,
     #[schemars(skip)]
     Llm,
@@ -104,6 +109,21 @@ pub(crate) struct RawRequest {
     pub(crate) json: Option<Field<RawTree>>,
     /// Form body; maps become `a[b]=c`, lists `a[0]=b`.
     pub(crate) form: Option<Field<RawTree>>,
+}
+
+/// Somebody else's endpoint.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(expecting = "a map", deny_unknown_fields)]
+#[schemars(rename = "Endpoint")]
+pub(crate) struct RawEndpoint {
+    /// Template: `https`, port 443, and an address that is public; an event may name all of it.
+    pub(crate) url: Field<String>,
+    /// References to secrets that are written `whsec_…`; each gives a signature, so that a new one can
+    /// stand beside the one that it replaces.
+    pub(crate) secrets: Field<Vec<Field<String>>>,
+    /// Hosts (`host` or `host:port`) that are called although they are not public or not `https`.
+    pub(crate) allow: Option<Field<Vec<Field<String>>>>,
+    pub(crate) headers: Option<Field<Entries<String>>>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]

@@ -24,11 +24,17 @@ pub(super) fn malformed(request: &Request) -> Option<Reply> {
         Kind::Billing
         | Kind::Mail
         | Kind::Keyed
+        | Kind::Webhook
         | Kind::Lookup
         | Kind::Plain
         | Kind::Model
         | Kind::Smtp => None,
     }
+}
+
+/// A webhook that is not shown to come from its sender.
+pub(super) fn unsigned(why: &str) -> Reply {
+    Reply::json(401, &json!({"error": {"message": why}}))
 }
 
 /// The same key came with another body.
@@ -46,7 +52,13 @@ pub(super) fn other_body(kind: Kind, key: &str) -> Reply {
             "invalid_idempotent_request",
             "Same idempotency key used with a different request payload.",
         ),
-        Kind::Keyed | Kind::Lookup | Kind::Plain | Kind::Model | Kind::Smtp | Kind::Unknown => {
+        Kind::Keyed
+        | Kind::Webhook
+        | Kind::Lookup
+        | Kind::Plain
+        | Kind::Model
+        | Kind::Smtp
+        | Kind::Unknown => {
             Reply::json(422, &json!({"error": {"message": "this key was used with another body"}}))
         }
     }
@@ -66,7 +78,13 @@ pub(super) fn in_flight(kind: Kind, key: &str) -> Reply {
             "concurrent_idempotent_requests",
             "Same idempotency key used while original request is still in progress.",
         ),
-        Kind::Keyed | Kind::Lookup | Kind::Plain | Kind::Model | Kind::Smtp | Kind::Unknown => {
+        Kind::Keyed
+        | Kind::Webhook
+        | Kind::Lookup
+        | Kind::Plain
+        | Kind::Model
+        | Kind::Smtp
+        | Kind::Unknown => {
             Reply::json(409, &json!({"error": {"message": "this key is in flight"}}))
                 .with("Retry-After", "1")
         }
@@ -95,6 +113,7 @@ pub(super) fn status(kind: Kind, status: u16, retry_after_s: Option<u64>) -> Rep
         Kind::Mail => json!({"statusCode": status, "name": "application_error", "message": words}),
         Kind::Billing
         | Kind::Keyed
+        | Kind::Webhook
         | Kind::Lookup
         | Kind::Plain
         | Kind::Model
@@ -124,6 +143,7 @@ pub(super) fn id(request: &Request, effect_no: u64) -> String {
         },
         Kind::Mail => return format!("00000000-0000-4000-8000-{effect_no:012x}"),
         Kind::Keyed => "kd",
+        Kind::Webhook => "wh",
         Kind::Lookup => "lk",
         Kind::Plain | Kind::Unknown => "pl",
         Kind::Model => "msg",
@@ -140,7 +160,7 @@ pub(super) fn success(request: &Request, effect: &Effect) -> Reply {
         Kind::Model => json!({"id": effect.id, "type": "message", "role": "assistant",
             "content": [{"type": "text", "text": format!("answer {}", effect.effect_no)}],
             "usage": {"input_tokens": request.body.len() / 4, "output_tokens": 8}}),
-        Kind::Keyed | Kind::Lookup | Kind::Plain | Kind::Smtp | Kind::Unknown => {
+        Kind::Keyed | Kind::Webhook | Kind::Lookup | Kind::Plain | Kind::Smtp | Kind::Unknown => {
             json!({"id": effect.id, "key": effect.key})
         }
     };

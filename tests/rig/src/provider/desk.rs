@@ -18,6 +18,7 @@ use super::faults::{Fault, Faults, Seen};
 use super::journal::{Journal, LineNo};
 use super::log::Entry;
 use super::request::{End, Kind, Reply, Request};
+use super::webhook;
 use crate::{RigError, clock};
 
 /// What the provider has seen and done so far.
@@ -70,6 +71,8 @@ pub(super) struct Desk {
     pub(super) holds: watch::Sender<Holds>,
     latency: watch::Sender<Duration>,
     apply_delay: Duration,
+    /// With these webhooks are signed.
+    webhook_secrets: Mutex<Vec<String>>,
     keep_bodies: bool,
     /// Effects that follow a connection that is closed already.
     late: Mutex<JoinSet<()>>,
@@ -85,6 +88,7 @@ impl Desk {
             holds: watch::Sender::default(),
             latency: watch::Sender::new(Duration::from_millis(options.latency_ms)),
             apply_delay: Duration::from_millis(options.apply_delay_ms),
+            webhook_secrets: Mutex::new(options.webhook_secrets.clone()),
             keep_bodies: options.keep_bodies,
             late: Mutex::default(),
         })
@@ -119,6 +123,10 @@ impl Desk {
         self.latency.send_replace(latency);
     }
 
+    pub(super) fn set_webhook_secrets(&self, secrets: Vec<String>) {
+        *lock(&self.webhook_secrets) = secrets;
+    }
+
     pub(super) fn forget_decided(&self) {
         lock(&self.books).forget_decided();
     }
@@ -138,6 +146,7 @@ impl Desk {
             endpoint: request.path.clone(),
             key: request.key.clone(),
             body_sha256: request.body_sha256.clone(),
+            signed: request.signed.clone(),
             body: self.keep_bodies.then(|| String::from_utf8_lossy(&request.body).into_owned()),
         });
         number
@@ -155,6 +164,11 @@ impl Desk {
         }
         if request.is_lookup() {
             return self.leave(self.look_up(request), fault).await;
+        }
+        if request.kind == Kind::Webhook
+            && let Err(why) = webhook::verify(request, &lock(&self.webhook_secrets))
+        {
+            return Ending { reply: answers::unsigned(why), end: End::Whole };
         }
         let entered = lock(&self.books).enter(request);
         let reply = match entered {

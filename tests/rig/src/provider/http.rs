@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 
 use super::desk::{Desk, Ending};
 use super::request::{End, Reply, Request};
+use super::webhook::Signed;
 
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -24,6 +25,8 @@ struct Head {
     method: String,
     target: String,
     key: Option<String>,
+    timestamp: Option<String>,
+    signatures: Option<String>,
     length: Length,
     keep_alive: bool,
     expects_continue: bool,
@@ -78,7 +81,10 @@ async fn next_request(
         Length::Chunked => chunked(stream, buffer).await?,
     };
     let Some(body) = body else { return Ok(None) };
-    Ok(Some((Request::new(head.method, &head.target, head.key, body), head.keep_alive)))
+    let signed = head.timestamp.zip(head.signatures);
+    let signed = signed.map(|(timestamp, signatures)| Signed { timestamp, signatures });
+    let request = Request::new(head.method, &head.target, head.key, body).with_signature(signed);
+    Ok(Some((request, head.keep_alive)))
 }
 
 /// The head at the beginning of the buffer; `None` when it is not whole yet.
@@ -91,6 +97,8 @@ fn head(buffer: &[u8]) -> io::Result<Option<Head>> {
         method: parsed.method.unwrap_or_default().to_owned(),
         target: parsed.path.unwrap_or_default().to_owned(),
         key: None,
+        timestamp: None,
+        signatures: None,
         length: Length::Known(0),
         keep_alive: parsed.version == Some(1),
         expects_continue: false,
@@ -101,6 +109,10 @@ fn head(buffer: &[u8]) -> io::Result<Option<Head>> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         if is("idempotency-key") || is("webhook-id") || is("x-reference") {
             head.key = Some(value.to_owned());
+        } else if is("webhook-timestamp") {
+            head.timestamp = Some(value.to_owned());
+        } else if is("webhook-signature") {
+            head.signatures = Some(value.to_owned());
         } else if is("content-length") {
             head.length = Length::Known(value.parse().map_err(io::Error::other)?);
         } else if is("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {

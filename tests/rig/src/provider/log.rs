@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::request::End;
+use super::webhook::Signed;
 use crate::RigError;
 
 /// One line of the log. Times are microseconds since 1970.
@@ -34,6 +35,9 @@ pub enum Entry {
         /// The body as text, where the provider was asked to keep it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
+        /// Time and signatures of a webhook.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Signed>,
     },
     /// A request took effect: the card is charged, the mail is on its way.
     Applied {
@@ -234,11 +238,12 @@ impl Log {
     /// Every request for an effect; look-ups are none.
     pub fn calls(&self) -> impl Iterator<Item = Call<'_>> {
         self.entries.iter().enumerate().filter_map(|(place, entry)| match entry {
-            Entry::Received { method, endpoint, key, body_sha256, body, at, .. }
+            Entry::Received { method, endpoint, key, body_sha256, body, at, signed, .. }
                 if method != "GET" && method != "HEAD" =>
             {
                 let (key, body) = (key.as_deref(), body.as_deref());
-                Some(Call { place, at: *at, endpoint, key, body_sha256, body })
+                let signed = signed.as_ref();
+                Some(Call { place, at: *at, endpoint, key, body_sha256, body, signed })
             }
             Entry::Received { .. } | Entry::Applied { .. } | Entry::Answered { .. } => None,
         })
@@ -260,4 +265,6 @@ pub struct Call<'a> {
     pub body_sha256: &'a str,
     /// The body, where it was kept.
     pub body: Option<&'a str>,
+    /// Time and signatures of a webhook.
+    pub signed: Option<&'a Signed>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::answers;
+use super::webhook::Signed;
 
 /// The rules that an endpoint plays by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,6 +16,8 @@ pub enum Kind {
     Mail,
     /// `POST /keyed/…`: a key is needed and kept with its answer.
     Keyed,
+    /// `POST /webhooks/…`: signed by the Standard Webhooks rules; an id is kept with its answer.
+    Webhook,
     /// `POST /lookup/…`: every request takes effect, and can be asked for by its key.
     Lookup,
     /// `POST /plain/…`: every request takes effect; nothing can be asked for.
@@ -33,6 +36,7 @@ impl Kind {
             Some("v1") => Self::Billing,
             Some("emails") => Self::Mail,
             Some("keyed") => Self::Keyed,
+            Some("webhooks") => Self::Webhook,
             Some("lookup") => Self::Lookup,
             Some("plain") => Self::Plain,
             Some("model") => Self::Model,
@@ -41,7 +45,7 @@ impl Kind {
     }
 
     pub(super) const fn deduplicates(self) -> bool {
-        matches!(self, Self::Billing | Self::Mail | Self::Keyed)
+        matches!(self, Self::Billing | Self::Mail | Self::Keyed | Self::Webhook)
     }
 
     pub(super) const fn can_be_asked(self) -> bool {
@@ -61,6 +65,8 @@ pub(super) struct Request {
     pub(super) key: Option<String>,
     pub(super) body: Vec<u8>,
     pub(super) body_sha256: String,
+    /// What a webhook came with.
+    pub(super) signed: Option<Signed>,
 }
 
 impl Request {
@@ -72,7 +78,13 @@ impl Request {
         let key = key.or_else(|| reference(kind, &body));
         let body_sha256 = hex(&Sha256::digest(&body));
         let (path, query) = (path.to_owned(), query.to_owned());
-        Self { kind, method, path, query, key, body, body_sha256 }
+        Self { kind, method, path, query, key, body, body_sha256, signed: None }
+    }
+
+    /// The same, with the headers of a webhook.
+    pub(super) fn with_signature(mut self, signed: Option<Signed>) -> Self {
+        self.signed = signed;
+        self
     }
 
     /// Whether it asks about effects instead of wanting one.

@@ -1,0 +1,103 @@
+//! Signed calls of endpoints that are somebody else's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oncely_tests::ledger::{Ending, Fate};
+use oncely_tests::wiring::{WEBHOOK_SECRETS, webhook};
+use oncely_tests::world::BOUND;
+use oncely_tests::{Event, Record, Wiring, World};
+
+/// Pays an invoice whose owner is to be told at this url.
+async fn pay(world: &World, number: usize, endpoint: &str) -> String {
+    let invoice = World::invoice(number);
+    let event = Event::paid(&invoice, 1);
+    let mut json = event.json();
+    json["data"]["endpoint"] = endpoint.into();
+    let record = Record::of(json.to_string()).key(&invoice);
+    world.produce(&record, Some(&event.id), Fate::Applied).await;
+    invoice
+}
+
+/// An endpoint of the provider, as workers reach it.
+fn endpoint(world: &World, name: &str) -> String {
+    format!("http://{}/webhooks/{name}", world.provider_proxy.addr())
+}
+
+/// B38, S3: the receiver believes every attempt, before and after it went over to another secret, and
+/// knows the repeats of a killed worker's by their id; each is signed for its own moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b38_s3_webhooks_are_believed_and_known_again_after_a_kill() {
+    let wiring = Wiring::invoices("signed").effects([webhook()]);
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    let [(_, new), (_, old)] = WEBHOOK_SECRETS;
+    world.provider.set_webhook_secrets([old.to_owned()]);
+    let first = world.run().await;
+    world.provider.hold_answers();
+    let to = endpoint(&world, "shop");
+    for number in 1..=6 {
+        let invoice = pay(&world, number, &to).await;
+        world.owe("webhook", &invoice, Ending::Done);
+    }
+    world.provider.wait_held(6, BOUND).await.unwrap();
+    // Told, and nobody knows it: then the receiver goes over to the other secret.
+    world.workers[first].kill9().await;
+    world.provider.set_webhook_secrets([new.to_owned()]);
+    world.provider.release();
+    world.run().await;
+    let invoice = pay(&world, 7, &to).await;
+    world.owe("webhook", &invoice, Ending::Done);
+    world.settled().await;
+    let log = world.provider.read_log().unwrap();
+    assert_eq!(log.answers_with(401), 0, "every attempt was believed");
+    assert_eq!(log.effects_at("/webhooks/"), 7);
+    let mut moments: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for call in log.calls() {
+        let signed = call.signed.expect("a signed call");
+        assert_eq!(signed.signatures.split(' ').count(), 2, "{signed:?}");
+        moments.entry(call.key.unwrap()).or_default().insert(&signed.timestamp);
+    }
+    assert_eq!(moments.len(), 7);
+    let repeated = moments.values().filter(|moments| moments.len() > 1).count();
+    assert_eq!(repeated, 6, "a repeat is signed for its own moment: {moments:?}");
+    world.check_invariants().await;
+}
+
+/// S7: an event cannot aim at our own network, by address or by name; what it names is a dead letter
+/// that says why, and others are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s7_an_endpoint_inside_is_not_called_and_others_are() {
+    let mut hook = webhook();
+    hook.replace("allow: [\"127.0.0.1\"]", "allow: [\"127.0.0.1:{port}\"]");
+    let wiring = Wiring::invoices("inside").effects([hook]);
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    let port = world.provider_proxy.addr().port().to_string();
+    world.wiring.effects[0].replace("{port}", &port);
+    world.write_wiring();
+    world.provider.set_webhook_secrets(WEBHOOK_SECRETS.map(|(_, secret)| secret.to_owned()));
+    world.run().await;
+    let direct = world.provider.http_addr();
+    for (number, to) in [
+        format!("http://{direct}/webhooks/other-port"),
+        "http://169.254.169.254/webhooks/metadata".to_owned(),
+        "https://[::ffff:10.0.0.1]/webhooks/mapped".to_owned(),
+        format!("https://localhost:{}/webhooks/name", direct.port()),
+        "https://localhost/webhooks/name".to_owned(),
+        "http://example.com/webhooks/unencrypted".to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let invoice = pay(&world, number + 1, &to).await;
+        world.owe("webhook", &invoice, Ending::Rejected);
+    }
+    let invoice = pay(&world, 9, &endpoint(&world, "shop")).await;
+    world.owe("webhook", &invoice, Ending::Done);
+    world.settled().await;
+    assert_eq!(world.provider.counts().received, 1, "nobody else was called");
+    let why =
+        world.sql("SELECT DISTINCT note FROM oncely.attempt WHERE outcome = 'rejected'").await;
+    let why: Vec<&str> = why.iter().map(|row| row[0].as_deref().unwrap()).collect();
+    assert!(why.iter().any(|text| text.contains("not public")), "{why:?}");
+    assert!(why.iter().any(|text| text.contains("not https")), "{why:?}");
+    world.check_invariants().await;
+}
