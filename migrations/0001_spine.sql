@@ -250,6 +250,17 @@ CREATE TABLE oncely.progress (
     CHECK (witness_offset < position)
 ) WITH (fillfactor = 50);
 
+-- Endpoints of webhooks that said that they are gone (410). While a row is here nothing is sent there.
+CREATE TABLE oncely.endpoint (
+    id          bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    disabled_at timestamptz NOT NULL DEFAULT now(),
+    connector   integer     NOT NULL REFERENCES oncely.connector,
+    name        text        COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 100),
+    url         text        COLLATE "C" NOT NULL CHECK (length(url) BETWEEN 1 AND 8192)
+);
+-- An entry of an index may not be as long as a url.
+CREATE UNIQUE INDEX endpoint_url ON oncely.endpoint (connector, name, md5(url));
+
 -- Every override by a person.
 CREATE TABLE oncely.audit (
     id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{WEBHOOK_SECRETS, webhook};
 use oncely_tests::world::BOUND;
@@ -99,5 +100,60 @@ async fn s7_an_endpoint_inside_is_not_called_and_others_are() {
     let why: Vec<&str> = why.iter().map(|row| row[0].as_deref().unwrap()).collect();
     assert!(why.iter().any(|text| text.contains("not public")), "{why:?}");
     assert!(why.iter().any(|text| text.contains("not https")), "{why:?}");
+    world.check_invariants().await;
+}
+
+/// P5: a receiver that says that it is gone is called no more, by no process, until a person says
+/// otherwise; others of the same effect are told all the while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p5_an_endpoint_that_is_gone_is_called_no_more() {
+    let wiring = Wiring::invoices("gone").effects([webhook()]);
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    world.provider.set_webhook_secrets(WEBHOOK_SECRETS.map(|(_, secret)| secret.to_owned()));
+    world.provider.fail(Rule::always(Fault::status(410)).to("/webhooks/gone"));
+    let (gone, shop) = (endpoint(&world, "gone"), endpoint(&world, "shop"));
+    let first = world.run().await;
+    for (number, to, ending) in [
+        (1, &gone, Ending::Rejected),
+        (2, &shop, Ending::Done),
+        (3, &gone, Ending::Rejected),
+        (4, &shop, Ending::Done),
+    ] {
+        let invoice = pay(&world, number, to).await;
+        world.owe("webhook", &invoice, ending);
+        world.settled().await;
+    }
+    assert!(world.workers[first].log().contains("endpoint disabled"), "it is told");
+    world.workers[first].kill9().await;
+    world.run().await;
+    let invoice = pay(&world, 5, &gone).await;
+    world.owe("webhook", &invoice, Ending::Rejected);
+    world.settled().await;
+    let log = world.provider.read_log().unwrap();
+    assert_eq!(log.calls_at("/webhooks/gone"), 1, "once was enough, for a new process as well");
+    assert_eq!(log.effects_at("/webhooks/shop"), 2);
+    let said = world.oncely(&["webhooks", "list"]).await;
+    assert_eq!(said.json["endpoints"].as_array().map(Vec::len), Some(1), "{said:?}");
+    assert_eq!(said.json["endpoints"][0]["url"], gone.as_str(), "{said:?}");
+    let letters = world.oncely(&["dlq", "list"]).await;
+    assert_eq!(letters.json.to_string().matches("webhooks enable").count(), 2, "{letters:?}");
+
+    // It is there again.
+    world.provider.heal();
+    let said = world.oncely(&["webhooks", "enable", &gone, "--reason", "x", "--dry-run"]).await;
+    assert_eq!(said.json["enabled"][0]["url"], gone.as_str(), "{said:?}");
+    world.overrides(&["webhooks", "enable", &gone]).await;
+    let mut number = 6;
+    loop {
+        assert!(number < 200, "a person's word is not heard");
+        let invoice = pay(&world, number, &gone).await;
+        number += 1;
+        world.owe("webhook", &invoice, Ending::Rejected);
+        world.settled().await;
+        if world.status_of("webhook", &invoice).await.as_deref() == Some("done") {
+            world.owe("webhook", &invoice, Ending::Done);
+            break;
+        }
+    }
     world.check_invariants().await;
 }

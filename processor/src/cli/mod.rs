@@ -22,6 +22,7 @@ mod schema;
 mod test;
 mod timeline;
 mod validate;
+mod webhooks;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -156,6 +157,15 @@ Examples:
   oncely progress accept --group g --topic invoices --all --at earliest --reason INC-7"
     )]
     Progress(progress::Progress),
+    /// See endpoints of webhooks that said that they are gone, and enable them again
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely webhooks list
+  oncely webhooks enable https://shop.example.com/hooks --reason 'moved back'"
+    )]
+    Webhooks(webhooks::Webhooks),
     /// Print the JSON schema of connector files, for editors
     #[command(after_help = "\
 Examples:
@@ -219,6 +229,7 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Dlq(dlq) => asked(dlq.run(context, Place::DeadLetters)),
         Command::Quarantine(quarantine) => asked(quarantine.run(context, Place::Quarantine)),
         Command::Progress(progress) => asked(progress.run(context)),
+        Command::Webhooks(webhooks) => asked(webhooks.run(context)),
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`share`] – effects that several events owe
 //! - [`claim`], [`settle`] – the effect ledger
 //! - [`lease`] – worker rows
+//! - [`endpoint`] – endpoints that are gone
 //! - [`progress`] – positions
 //! - [`register`] – numbers of connectors and topics
 //! - [`sweep`] – claims of the dead, blocked effects, retention
@@ -20,6 +21,7 @@ pub mod batch;
 pub mod claim;
 pub mod columns;
 pub mod connection;
+pub mod endpoint;
 pub mod error;
 pub mod lease;
 pub mod migrate;

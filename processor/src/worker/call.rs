@@ -65,9 +65,17 @@ async fn perform(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
         Ok(request) => request,
         Err(error) => return refused(format!("the stored request cannot be read: {error}")),
     };
+    if let Some(why) = lane.endpoints.as_ref().and_then(|endpoints| endpoints.refusal(&request)) {
+        return refused(why);
+    }
     let (lease, worker) = (lease.clone(), held.worker);
     match lane.performer.perform(&claim.key, &request, move || lease.may_send(worker)).await {
-        Performed::Attempted(attempt) => How::Attempted(attempt),
+        Performed::Attempted(attempt) => {
+            if let Some(endpoints) = &lane.endpoints {
+                endpoints.answered(&request, &attempt);
+            }
+            How::Attempted(attempt)
+        }
         Performed::NotSent => How::Unsent,
     }
 }

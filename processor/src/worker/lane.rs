@@ -12,6 +12,7 @@ use oncely_core::effect::next::{HALT_MS, Policy};
 use oncely_core::effect::outcome::OutcomeClass;
 
 use super::call::How;
+use super::endpoints::Endpoints;
 use crate::clock::{self, Moment};
 
 /// One effect of one connector, as this process performs it.
@@ -22,6 +23,8 @@ pub(super) struct Lane {
     pub(super) name: Box<str>,
     pub(super) policy: Policy,
     pub(super) performer: Performer,
+    /// For webhooks: endpoints that are gone.
+    pub(super) endpoints: Option<Endpoints>,
     limits: Limits,
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
@@ -43,6 +46,7 @@ impl Lane {
             name: name.into(),
             policy: Policy::of(call),
             performer,
+            endpoints: Endpoints::of(call),
             limits: call.limits,
             state: Mutex::new(State {
                 in_use: 0,
@@ -57,6 +61,9 @@ impl Lane {
     /// Takes up to `want` free slots, as far as the rate allows; gives how many. After a halt one
     /// call at a time is tried, until one is answered as it should be.
     pub(super) fn reserve(&self, want: usize) -> usize {
+        if self.endpoints.as_ref().is_some_and(|endpoints| !endpoints.are_known()) {
+            return 0;
+        }
         let mut state = self.state();
         if state.closed {
             return 0;

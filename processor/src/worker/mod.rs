@@ -19,6 +19,7 @@
 
 mod call;
 mod claims;
+mod endpoints;
 mod gauges;
 mod grants;
 mod headers;

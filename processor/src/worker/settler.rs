@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::call::{Ended, How};
 use super::claims::{Claims, Held};
+use super::endpoints::Writing;
 use super::lane::Lane;
 use super::lease::Lease;
 use super::mailbox::unsent;
@@ -158,7 +159,9 @@ impl Settler {
             report.claimed.extend(claimed.into_iter().map(held));
         }
         super::late::render_missing(&mut tx, &shared.connector, &mut report.claimed).await?;
+        let endpoints = Writing::all(&mut tx, &shared).await?;
         tx.commit().await?;
+        endpoints.done(&shared);
         slots.keep();
         Ok(report)
     }

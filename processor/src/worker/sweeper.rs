@@ -190,6 +190,7 @@ impl Sweeper {
     }
 
     async fn slow(&mut self) -> Result<(), StoreError> {
+        super::endpoints::refresh(self.session.connection().await?, &self.shared).await?;
         if self.lease.may_judge(self.shared.timing.lease) {
             let judge = self.lease.worker();
             let connection = self.session.connection().await?;

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod effects;
+pub mod endpoints;
 pub mod events;
 pub mod open;
 pub mod parked;
