@@ -15,6 +15,9 @@ use super::call::How;
 use super::endpoints::Endpoints;
 use crate::clock::{self, Moment};
 
+/// Of nine slots that come free, one at least goes to what has waited longest.
+const NEXT_IN_A_ROW: u32 = 8;
+
 /// One effect of one connector, as this process performs it.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -34,9 +37,22 @@ pub(super) struct Lane {
 #[derive(Debug)]
 struct State {
     in_use: u32,
+    /// Calls that are over and not on record yet.
+    settling: u32,
+    /// Claims of what came next in its order, since one was passed over.
+    next: u32,
     tokens: Tokens,
     halted_until: Option<Moment>,
     closed: bool,
+}
+
+impl State {
+    /// Whether this is the turn of what has waited, instead of what comes next in its order.
+    const fn passes_over(&mut self) -> bool {
+        let over = self.next >= NEXT_IN_A_ROW;
+        self.next = if over { 0 } else { self.next.saturating_add(1) };
+        over
+    }
 }
 
 impl Lane {
@@ -50,6 +66,8 @@ impl Lane {
             limits: call.limits,
             state: Mutex::new(State {
                 in_use: 0,
+                settling: 0,
+                next: 0,
                 tokens: Tokens::full(call.limits.rate),
                 halted_until: None,
                 closed: false,
@@ -61,6 +79,27 @@ impl Lane {
     /// Takes up to `want` free slots, as far as the rate allows; gives how many. After a halt one
     /// call at a time is tried, until one is answered as it should be.
     pub(super) fn reserve(&self, want: usize) -> usize {
+        self.reserve_beside(want, 0)
+    }
+
+    /// The same for what has waited in the database, by a settler that records `mine` calls: the slots of
+    /// calls that others are recording are left. What comes next after those is claimed as it is woken;
+    /// with the slot gone it would be woken now and claimed later, which is one more write.
+    pub(super) fn reserve_due(&self, want: usize, mine: usize) -> usize {
+        let others = self.state().settling.saturating_sub(u32::try_from(mine).unwrap_or(u32::MAX));
+        self.reserve_beside(want, others)
+    }
+
+    /// Takes a slot for what comes next after a call that ended, if one is free. While others wait, now
+    /// and then none is given: entities that always have a next effect must not keep back the rest.
+    pub(super) fn reserve_next(&self) -> bool {
+        if self.has_backlog() && self.state().passes_over() {
+            return false;
+        }
+        self.reserve(1) == 1
+    }
+
+    fn reserve_beside(&self, want: usize, left: u32) -> usize {
         if self.endpoints.as_ref().is_some_and(|endpoints| !endpoints.are_known()) {
             return 0;
         }
@@ -68,7 +107,7 @@ impl Lane {
         if state.closed {
             return 0;
         }
-        let mut free = self.limits.concurrency.saturating_sub(state.in_use);
+        let mut free = self.limits.concurrency.saturating_sub(state.in_use).saturating_sub(left);
         if let Some(until) = state.halted_until {
             if clock::now() < until {
                 return 0;
@@ -99,6 +138,13 @@ impl Lane {
         }
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(1);
+        state.settling = state.settling.saturating_add(1);
+    }
+
+    /// One of the calls that ended is on record.
+    pub(super) fn settled(&self) {
+        let mut state = self.state();
+        state.settling = state.settling.saturating_sub(1);
     }
 
     /// Slots were reserved and no call was made: the rate has them back as well.
@@ -193,6 +239,16 @@ impl Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_nine_slots_one_goes_to_what_has_waited() {
+        let tokens = Tokens::full(None);
+        let mut state =
+            State { in_use: 0, settling: 0, next: 0, tokens, halted_until: None, closed: false };
+        let over: Vec<bool> = (0..27).map(|_| state.passes_over()).collect();
+        assert_eq!(over.iter().filter(|over| **over).count(), 3);
+        assert_eq!(over.iter().position(|over| *over), Some(8));
+    }
 
     #[test]
     fn a_rate_is_spent_by_calls_and_not_by_looking() {

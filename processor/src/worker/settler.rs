@@ -36,6 +36,10 @@ use crate::telemetry::{Finished, Stage};
 pub(super) const SETTLERS: usize = 2;
 /// Outcomes that one transaction records at most.
 const SETTLED_MAX: usize = 500;
+/// Outcomes in one transaction from which on calls end faster than transactions.
+const BUSY: usize = 32;
+/// What a busy settler waits for more outcomes: a transaction costs the same for a few more.
+const LINGER: Duration = Duration::from_millis(3);
 /// Wait while the database is away.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -64,7 +68,14 @@ impl Settler {
     /// When a person must act: the schema is wrong.
     pub(super) async fn run(mut self) -> Result<(), Stopped> {
         let mut ended = Vec::new();
+        let mut busy = false;
         while !ended.is_empty() || self.ended.recv_many(&mut ended, SETTLED_MAX).await > 0 {
+            if busy && ended.len() < SETTLED_MAX {
+                tokio::time::sleep(LINGER).await;
+                let room = SETTLED_MAX.saturating_sub(ended.len());
+                ended.extend(std::iter::from_fn(|| self.ended.try_recv().ok()).take(room));
+            }
+            busy = ended.len() >= BUSY;
             let batch: Vec<Prepared> =
                 ended.drain(..).map(|ended| prepare(&self.shared, ended)).collect();
             ended = self.settle(&batch).await?;
@@ -79,8 +90,11 @@ impl Settler {
             let making = self.claims.making().await;
             let error = match self.session.patience().bounded(self.attempt(batch)).await {
                 Ok(report) => {
-                    for prepared in batch {
-                        self.claims.remove(prepared.held.claim.key, prepared.held.claim.fence);
+                    for Prepared { held, .. } in batch {
+                        self.claims.remove(held.claim.key, held.claim.fence);
+                        if let Some(lane) = self.shared.lane(held.rule) {
+                            lane.settled();
+                        }
                     }
                     report.claimed.iter().for_each(|held| self.claims.add(held));
                     drop(making);
@@ -147,7 +161,8 @@ impl Settler {
         }
         for (index, lane) in shared.lanes.iter().enumerate() {
             let Some(lane) = lane.as_ref().filter(|lane| lane.has_backlog()) else { continue };
-            let free = slots.take(lane, SETTLED_MAX);
+            let mine = batch.iter().filter(|prepared| prepared.held.rule == index).count();
+            let free = slots.take_due(lane, mine);
             if free == 0 {
                 continue;
             }
@@ -248,17 +263,21 @@ impl<'a> Slots<'a> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, lane: &Lane, want: usize) -> usize {
-        let got = lane.reserve(want);
+    fn took(&self, lane: &Lane, slots: usize) -> usize {
         let mut taken = self.taken();
         let count = taken.entry(lane.rule).or_insert(0);
-        *count = count.saturating_add(got);
-        got
+        *count = count.saturating_add(slots);
+        slots
+    }
+
+    /// For what has waited; this transaction records `mine` calls of the lane.
+    fn take_due(&self, lane: &Lane, mine: usize) -> usize {
+        self.took(lane, lane.reserve_due(SETTLED_MAX, mine))
     }
 
     fn take_for(&self, name: &str) -> bool {
         let lane = self.shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
-        lane.is_some_and(|lane| self.take(lane, 1) == 1)
+        lane.is_some_and(|lane| lane.reserve_next() && self.took(lane, 1) == 1)
     }
 
     fn refund(&self, lane: &Lane, slots: usize) {
