@@ -104,7 +104,10 @@ CREATE SEQUENCE oncely.fence AS bigint;
 -- The effect ledger. `lane` orders effects: the entity's key, or the event's where there is no
 -- entity. A waiting row without a due time is blocked by an earlier effect. `owners` counts the inbox
 -- rows that name it: the last one that is removed takes it along. `failures` are the attempts that the
--- retry plan counts, `failing_since` when their unbroken row began.
+-- retry plan counts, `failing_since` when their unbroken row began. `unknown_at` is when the last attempt
+-- began that may have been applied, or when the worker of one was found dead: "not found" is believed so
+-- long after it. `asks`: the provider is to be asked before anything is sent again; `lookups` counts how
+-- often it was, since the last send.
 CREATE TABLE oncely.effect (
     key           uuid        NOT NULL PRIMARY KEY,
     event         uuid        NOT NULL,
@@ -119,14 +122,17 @@ CREATE TABLE oncely.effect (
     last_sent_at  timestamptz,
     settled_at    timestamptz,
     failing_since timestamptz,
+    unknown_at    timestamptz,
     connector     integer     NOT NULL,
     attempts      integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     failures      integer     NOT NULL DEFAULT 0 CHECK (failures >= 0),
+    lookups       integer     NOT NULL DEFAULT 0 CHECK (lookups >= 0),
     owners        integer     NOT NULL DEFAULT 1 CHECK (owners > 0),
     takeovers     smallint    NOT NULL DEFAULT 0 CHECK (takeovers >= 0),
     ordinal       smallint    NOT NULL,
     status_code   smallint,
     was_unknown   boolean     NOT NULL DEFAULT false,
+    asks          boolean     NOT NULL DEFAULT false,
     status        text        COLLATE "C" NOT NULL
         CHECK (status IN ('waiting', 'claimed', 'unknown', 'held', 'done', 'rejected', 'skipped')),
     name          text        COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 100),
@@ -143,6 +149,8 @@ CREATE TABLE oncely.effect (
     CHECK (status <> 'unknown' OR due_at IS NOT NULL),
     CHECK (result IS NULL OR status = 'done'),
     CHECK (NOT was_unknown OR attempts > 0 OR takeovers > 0),
+    CHECK (NOT was_unknown OR unknown_at IS NOT NULL),
+    CHECK (NOT asks OR was_unknown),
     CHECK (failures <= attempts),
     CHECK (failing_since IS NULL OR failures > 0)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
@@ -153,8 +161,8 @@ CREATE INDEX effect_blocked ON oncely.effect (connector) WHERE status = 'waiting
 CREATE INDEX effect_held ON oncely.effect (lane) WHERE status = 'held';
 CREATE INDEX effect_age ON oncely.effect USING brin (created_at);
 
--- Attempts; a first one that succeeds lives in its effect's own row alone. Also the place of
--- evidence: what a stale owner saw.
+-- Attempts and look-ups; a first attempt that succeeds lives in its effect's own row alone. Also the
+-- place of evidence: what a stale owner saw.
 CREATE TABLE oncely.attempt (
     effect      uuid        NOT NULL,
     fence       bigint      NOT NULL,
@@ -163,7 +171,8 @@ CREATE TABLE oncely.attempt (
     status_code smallint,
     evidence    boolean     NOT NULL DEFAULT false,
     outcome     text        COLLATE "C" NOT NULL
-        CHECK (outcome IN ('done', 'not_applied', 'throttled', 'rejected', 'halted', 'unknown')),
+        CHECK (outcome IN ('done', 'not_applied', 'throttled', 'rejected', 'halted', 'unknown',
+                           'found', 'not_found', 'undecided', 'unanswered')),
     note        text        CHECK (length(note) <= 500),
     PRIMARY KEY (effect, fence, evidence)
 );

@@ -151,6 +151,27 @@ json: { invoice: "{{ event.data.invoice }}", cents: "{{ event.data.amount }}" }"
     )
 }
 
+/// A call without a key, to a provider that can be asked by our reference. What was sent is believed to be
+/// nowhere after its time-out and a second.
+pub fn settlement() -> EffectLines {
+    EffectLines::new(
+        "settle",
+        "/lookup/settlements",
+        r#"type: http
+when: entered("paid")
+key: event.data.invoice
+request:
+  method: POST
+  url: "{provider}/lookup/settlements"
+  json: { reference: "{{ effect.key }}", invoice: "{{ event.data.invoice }}" }
+timeout: { connect: 300ms, total: 700ms }
+retry: { attempts: 20, backoff: 50ms..200ms, max_elapsed: 10m }
+record: { settlement: response.json.id }
+on_unknown: reconcile
+lookup: { url: "/lookup/settlements?key={{ effect.key }}", done: response.json.items.size() > 0, answer: "response.json.items[0]", applies_within: 1s }"#,
+    )
+}
+
 /// A line of the usage ledger.
 pub fn usage() -> EffectLines {
     EffectLines::new(

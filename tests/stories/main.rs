@@ -28,4 +28,5 @@ mod running;
 mod sharing;
 mod told;
 mod topics;
+mod unknown;
 mod webhooks;

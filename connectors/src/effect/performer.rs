@@ -5,20 +5,25 @@
 //! caller's right to send has ended.
 
 use oncely_core::connector::{CallRule, RequestRule, SecretText, WebhookRule};
+use oncely_core::effect::lookup::{Finding, LookedUp};
 use oncely_core::effect::outcome::{Attempt, Outcome};
-use oncely_core::effect::request::Request;
+use oncely_core::effect::request::{HttpRequest, Request};
 use oncely_core::expr::ExprError;
 use oncely_core::key::Key;
 
 use super::egress::{Egress, EgressError};
 use super::email::EmailPerformer;
+use super::http::lookup::Asker;
 use super::http::{Dispatch, HttpPerformer};
 use super::webhook::{Signer, SigningError};
 use crate::secret::{Secret, SecretError, SecretSource, resolve};
 
 /// Performs the calls of one effect. One per effect and process; shared by all of its calls.
 #[derive(Debug)]
-pub struct Performer(Kind);
+pub struct Performer {
+    kind: Kind,
+    asker: Option<Asker>,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -34,12 +39,20 @@ pub enum Performed {
     NotSent,
 }
 
+/// What became of a look-up.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    Answered(LookedUp),
+    /// The right to send had ended; nothing was asked.
+    NotAsked,
+}
+
 /// Why an effect cannot be performed as it is configured.
 #[derive(Debug, thiserror::Error)]
 pub enum PerformerError {
     #[error(transparent)]
     Secret(#[from] SecretError),
-    #[error("`record` cannot be compiled: {0}")]
+    #[error("an expression over the answer cannot be compiled: {0}")]
     Record(#[from] ExprError),
     #[error("the HTTP client cannot be made")]
     Client(#[source] reqwest::Error),
@@ -88,7 +101,7 @@ impl Performer {
         egress: &Egress,
         wall_ms: fn() -> i64,
     ) -> Result<Self, PerformerError> {
-        Ok(Self(match &rule.request {
+        let kind = match &rule.request {
             RequestRule::Http(http) => {
                 let dispatch = Dispatch::plain(http, secrets, egress)?;
                 Kind::Http(HttpPerformer::new(rule, http, dispatch)?)
@@ -98,7 +111,10 @@ impl Performer {
                 Kind::Http(HttpPerformer::new(rule, &webhook.http, dispatch)?)
             }
             RequestRule::Smtp(smtp) => Kind::Email(EmailPerformer::new(rule, smtp, secrets)?),
-        }))
+        };
+        let asker = rule.lookup.as_ref();
+        let asker = asker.map(|lookup| Asker::new(rule, lookup, secrets, egress)).transpose()?;
+        Ok(Self { kind, asker })
     }
 
     /// Sends `request` once, and answers within the effect's total timeout (plus at most a second in
@@ -115,7 +131,7 @@ impl Performer {
     where
         F: Fn() -> bool + Send + Sync + 'static,
     {
-        match (&self.0, request) {
+        match (&self.kind, request) {
             (Kind::Http(http), Request::Http(request)) => {
                 http.perform(key, request, may_send).await
             }
@@ -126,6 +142,21 @@ impl Performer {
                 Performed::Attempted(other_kind())
             }
         }
+    }
+}
+
+impl Performer {
+    /// Asks the provider once whether the effect took place, by the effect's look-up. Bounded as
+    /// [`Performer::perform`] is; `may_send` is asked before connecting.
+    pub async fn look_up<F>(&self, key: &Key, request: &HttpRequest, may_send: F) -> Asked
+    where
+        F: Fn() -> bool + Send + Sync + 'static,
+    {
+        let Some(asker) = &self.asker else {
+            let text = "the effect has no look-up any more".to_owned();
+            return Asked::Answered(LookedUp { finding: Finding::Unaskable, status: None, text });
+        };
+        asker.ask(key, request, may_send).await.map_or(Asked::NotAsked, Asked::Answered)
     }
 }
 

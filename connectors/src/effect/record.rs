@@ -108,8 +108,15 @@ impl Record {
         if self.members.is_empty() {
             return Ok(Value::object::<&str>([]));
         }
-        let response = self.reads.response(answer, headers)?;
-        let scope = Scope { response: Some(&response), ..Scope::default() };
+        self.of_response(&self.reads.response(answer, headers)?)
+    }
+
+    /// As [`Record::of`], of an answer that is a value already.
+    ///
+    /// # Errors
+    /// [`RecordError`] names what is missing.
+    pub(super) fn of_response(&self, response: &Value) -> Result<Value, RecordError> {
+        let scope = Scope { response: Some(response), ..Scope::default() };
         let members = self.members.iter().map(|(name, expr)| match expr.eval(&scope) {
             Ok(value) => Ok((name.clone(), value)),
             Err(cause) => Err(RecordError::Member { name: name.clone(), cause }),

@@ -47,6 +47,14 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
         "status.status" | "status.means" => {
             "`{ status: 409, when: 'response.json.code == \"in_flight\"', means: unknown }`"
         }
+        "lookup.url" | "lookup.done" => {
+            "`lookup: { url: \"https://host/path?key={{ effect.key }}\", done: \
+             response.json.items.size() > 0, applies_within: 30s }`"
+        }
+        "lookup.applies_within" => {
+            "how long after a request its effect may still appear, here or in the profile: \
+             `applies_within: 30s`"
+        }
         "basic.user" => "`basic: { user: \"${secret:user}\", password: \"${secret:password}\" }`",
         "header.name" | "header.value" => "`header: { name: x-api-key, value: \"${secret:key}\" }`",
         "ledger.entry" | "entry.account" | "entry.metric" | "entry.quantity" => {
@@ -74,21 +82,16 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
 }
 
 /// Words of the language that this version refuses, and what can be done instead.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 5] = [
     ("llm", "use `type: http`, and `record:` for what later effects read of the answer"),
     ("publish", "use `type: http` to a service that publishes"),
-    ("reconcile", "use `on_unknown: hold`, or `retry_same_key` where the provider takes a key"),
     ("on_gap: wait", "use `on_gap: apply`: a later version applies, the missing one is then stale"),
     ("avro", "only `json` is read"),
     ("protobuf", "only `json` is read"),
 ];
 
 /// Fields of the language that this version refuses, and what can be done instead.
-const FIELDS: [(&str, &str); 14] = [
-    (
-        "lookup",
-        "remove it, and use `on_unknown: hold`: a person looks, and `oncely effects resolve` says",
-    ),
+const FIELDS: [(&str, &str); 13] = [
     (
         "compensate",
         "remove it; what undoes an effect can be a connector on the event that asks for it",
@@ -159,6 +162,7 @@ mod tests {
             include_str!("compile/effect.rs"),
             include_str!("compile/email.rs"),
             include_str!("compile/identity.rs"),
+            include_str!("compile/lookup.rs"),
             include_str!("compile/profile.rs"),
             include_str!("compile/repeat.rs"),
             include_str!("compile/state.rs"),

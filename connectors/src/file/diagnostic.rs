@@ -114,6 +114,12 @@ codes! {
     Limit = "E044",
     RetentionTooShort = "E045",
     Request = "E046",
+    /// `reconcile` without a way to ask.
+    NoLookup = "E047",
+    /// A look-up that cannot find what it asks for.
+    LookupBlind = "E048",
+    /// "Not found" would be believed too early.
+    SettleDelay = "E049",
     GroupTaken = "E050",
     ConnectorTaken = "E051",
     /// Part of the language, but not of this version.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use oncely_core::connector::Profile;
 
 use super::compile::Compiler;
 use super::diagnostic::Findings;
-use super::raw::{RawBodyKind, RawProfile};
+use super::raw::{RawBodyKind, RawLookup, RawProfile};
 use super::read::{self, Entries};
 use super::source::Source;
 use super::{Check, NothingSet, node};
@@ -26,6 +26,8 @@ pub(crate) struct Known {
     pub(crate) headers: Vec<(Box<str>, String)>,
     /// The kind of body that it takes; `None`: any.
     pub(crate) body: Option<RawBodyKind>,
+    /// How it is asked, as it is written: the url begins where an effect's request goes.
+    pub(crate) lookup: Option<Arc<RawLookup>>,
 }
 
 impl Known {
@@ -38,7 +40,7 @@ impl Known {
             applies_within_ms: None,
             statuses: Vec::new(),
         };
-        Self { profile, headers: Vec::new(), body: None }
+        Self { profile, headers: Vec::new(), body: None, lookup: None }
     }
 }
 

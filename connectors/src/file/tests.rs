@@ -4,12 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 6] = [
+const EXAMPLES: [&str; 7] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
     "order-placed-http.yaml",
     "order-shipped-webhook.yaml",
+    "payout-requested.yaml",
     "usage-ledger.yaml",
 ];
 

@@ -55,6 +55,7 @@ pub(crate) fn rule(request: RequestRule) -> CallRule {
             statuses: Vec::new(),
         },
         on_unknown: OnUnknown::Hold,
+        lookup: None,
         retry: Retry::new(1, 1, 1, 1).unwrap(),
         timeout: Timeout { connect_ms: 300, total_ms: 5_000 },
         limits: Limits { concurrency: 8, rate: None },

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::effect::retry::Retry;
-use crate::expr::{Expr, Path};
+use crate::expr::{Expr, Path, Root};
 use crate::template::{Template, TextTree};
 
 /// One connector file: one consumer group.
@@ -48,7 +48,10 @@ impl Connector {
         for rule in &self.effects {
             exprs.extend(rule.when.iter().chain(&rule.key));
             match &rule.body {
-                EffectBody::Call(call) => call.request.for_each_read(visit),
+                EffectBody::Call(call) => {
+                    call.request.for_each_read(visit);
+                    call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(visit));
+                }
                 EffectBody::Ledger(line) => {
                     exprs.extend([&line.account, &line.quantity]);
                     exprs.extend(&line.at);
@@ -218,9 +221,59 @@ pub struct CallRule {
     pub record: Vec<(Box<str>, Expr)>,
     pub profile: Profile,
     pub on_unknown: OnUnknown,
+    /// How the provider is asked; there is one where `on_unknown` is [`OnUnknown::Reconcile`].
+    pub lookup: Option<LookupRule>,
     pub retry: Retry,
     pub timeout: Timeout,
     pub limits: Limits,
+}
+
+impl CallRule {
+    /// Whether the event's bytes are needed after the batch transaction: a request is rendered when
+    /// earlier results are there, a look-up when it is made.
+    pub fn needs_event_later(&self) -> bool {
+        self.reads_results || self.lookup.as_ref().is_some_and(LookupRule::reads_event)
+    }
+}
+
+/// How a provider is asked whether an effect took place.
+#[derive(Debug)]
+pub struct LookupRule {
+    pub request: HttpRule,
+    /// Over `response`: the provider has it.
+    pub done: Expr,
+    /// Over `response`: the provider does not know it. Where there is none, a success that is not
+    /// `done` says so.
+    pub not_found: Option<Expr>,
+    /// What is kept of the answer, under the names of the call's own `record`.
+    pub record: Vec<(Box<str>, Expr)>,
+    /// Over `response`: the part of this answer that stands for the call's. The call's own `record`
+    /// reads it as `response.json`, for what [`LookupRule::record`] does not name.
+    pub answer: Option<Expr>,
+    /// How long after a send "not found" is not believed: at least the time-out and what the provider
+    /// may take to show an effect.
+    pub settle_ms: u64,
+    pub on_not_found: OnNotFound,
+}
+
+impl LookupRule {
+    /// Whether it looks at more than the effect's key and the tenant.
+    pub fn reads_event(&self) -> bool {
+        let mut reads = false;
+        self.request.for_each_read(&mut |path| {
+            reads |= !matches!(path.root, Root::Effect | Root::Tenant);
+        });
+        reads
+    }
+}
+
+/// What follows when an effect is surely not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnNotFound {
+    /// Send it again.
+    Resend,
+    /// Give it up: a dead letter.
+    Fail,
 }
 
 /// How the request of a call is made.
@@ -235,21 +288,7 @@ impl RequestRule {
     /// Calls `visit` with everything that a request looks at.
     pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
         match self {
-            Self::Http(http) | Self::Webhook(WebhookRule { http, .. }) => {
-                http.url.reads().iter().for_each(&mut *visit);
-                for (_, value) in &http.headers {
-                    value.reads().iter().for_each(&mut *visit);
-                }
-                match &http.body {
-                    BodyRule::None => {}
-                    BodyRule::Json(tree) => tree.for_each_read(visit),
-                    BodyRule::Form(pairs) => {
-                        for (_, value) in pairs {
-                            value.reads().iter().for_each(&mut *visit);
-                        }
-                    }
-                }
-            }
+            Self::Http(http) | Self::Webhook(WebhookRule { http, .. }) => http.for_each_read(visit),
             Self::Smtp(mail) => {
                 let parts = [Some(&mail.from), Some(&mail.to), Some(&mail.subject)];
                 let bodies = [mail.text.as_ref(), mail.html.as_ref()];
@@ -269,6 +308,25 @@ pub struct HttpRule {
     pub headers: Vec<(Box<str>, Template)>,
     pub auth: Option<Auth>,
     pub body: BodyRule,
+}
+
+impl HttpRule {
+    /// Calls `visit` with everything that the request looks at.
+    pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
+        self.url.reads().iter().for_each(&mut *visit);
+        for (_, value) in &self.headers {
+            value.reads().iter().for_each(&mut *visit);
+        }
+        match &self.body {
+            BodyRule::None => {}
+            BodyRule::Json(tree) => tree.for_each_read(visit),
+            BodyRule::Form(pairs) => {
+                for (_, value) in pairs {
+                    value.reads().iter().for_each(&mut *visit);
+                }
+            }
+        }
+    }
 }
 
 /// A signed call of somebody else's endpoint, by the rules of Standard Webhooks.
@@ -292,7 +350,7 @@ pub enum BodyRule {
 }
 
 /// Credentials, resolved when a call is made and never stored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Auth {
     Bearer(SecretText),
     Basic { user: SecretText, password: SecretText },
@@ -381,6 +439,8 @@ pub enum StatusClass {
 pub enum OnUnknown {
     /// Send the same bytes with the same key again, inside the provider's key window.
     RetrySameKey,
+    /// Ask the provider, by [`CallRule::lookup`].
+    Reconcile,
     /// Keep it for a person.
     Hold,
     /// Declared at most once: count it as done.

@@ -46,7 +46,11 @@ pub fn request(rule: &RequestRule, scope: &Scope<'_>) -> Result<Request, Request
 
 // --------------------------------------------------------------------------------------------- //
 
-fn http(rule: &HttpRule, scope: &Scope<'_>) -> Result<HttpRequest, RequestError> {
+/// Renders one HTTP request.
+///
+/// # Errors
+/// As [`request`].
+pub fn http(rule: &HttpRule, scope: &Scope<'_>) -> Result<HttpRequest, RequestError> {
     let url = line("url", &rule.url, scope)?;
     if url.len() > URL_BYTES_MAX {
         return Err(RequestError::UrlTooLong { bytes: url.len() });

@@ -61,6 +61,7 @@ fn connector() -> Connector {
                 statuses: Vec::new(),
             },
             on_unknown: OnUnknown::RetrySameKey,
+            lookup: None,
             retry: Retry::new(3, 1, 1, 1_000).unwrap(),
             timeout: Timeout { connect_ms: 1, total_ms: 1 },
             limits: Limits { concurrency: 1, rate: None },

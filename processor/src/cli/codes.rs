@@ -131,6 +131,21 @@ pub(super) const fn explanation(code: Code) -> &'static str {
             "The request cannot be made: a method, a header or an address is not \
                           allowed, or one of the parts that it needs is missing."
         }
+        Code::NoLookup => {
+            "`on_unknown: reconcile` asks the provider whether an effect took place. How it is asked \
+             stands in `lookup:`, in the effect or in its profile. A provider that cannot be asked \
+             takes `hold`, or `retry_same_key` where it knows our key."
+        }
+        Code::LookupBlind => {
+            "A look-up that finds nothing is believed after a while, and the effect is sent again. So it \
+             must ask by something that the request has told the provider: the effect key in its url, \
+             headers or body, or a number of the event's own."
+        }
+        Code::SettleDelay => {
+            "A request may still be under way when its answer is given up, and its effect may take a \
+             while to appear. Before the time-out and `applies_within` have passed, \"not found\" says \
+             nothing: whoever believed it would send a second time."
+        }
         Code::GroupTaken => {
             "Two connectors in one consumer group take records from each other: \
                              each would see a part. Give each a group of its own."

@@ -85,9 +85,9 @@ fn seed() -> String {
         INSERT INTO oncely.repeat (key, last_seen_at, last_offset, times, partition, source)
             VALUES ('{event}', '2026-11-29T10:05:40Z', 88990, 2, 3, 1);
         INSERT INTO oncely.effect (key, event, lane, request_hash, fence, version, created_at,
-                first_sent_at, last_sent_at, connector, attempts, ordinal, was_unknown, status,
+                first_sent_at, last_sent_at, unknown_at, connector, attempts, ordinal, was_unknown, status,
                 name, tenant, business_id, note, request)
-            VALUES ('{first}', '{event}', '{entity}', '{event}', 5, 7, {at}, {at}, {at}, 2, 1, 0,
+            VALUES ('{first}', '{event}', '{entity}', '{event}', 5, 7, {at}, {at}, {at}, {at}, 2, 1, 0,
                 true, 'held', 'settle', 'acct_7', 'in_1', 'it may have been applied',
                 '{{\"kind\":\"http\"}}');
         INSERT INTO oncely.effect (key, event, lane, request_hash, version, created_at, connector,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::status::Status;
 
 use super::answer::{counted, shown};
@@ -107,7 +108,10 @@ fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut number = 0_usize;
     for attempt in attempts {
-        let label = if attempt.evidence {
+        let looked_up = FindingClass::ALL.iter().any(|one| one.as_str() == attempt.outcome);
+        let label = if looked_up {
+            "look-up".to_owned()
+        } else if attempt.evidence {
             "evidence".to_owned()
         } else {
             number = number.saturating_add(1);
@@ -116,10 +120,17 @@ fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
         let code = attempt.status_code.map(|code| code.to_string());
         let note = attempt.note.as_deref().map(shown);
         let detail = [Some(label), code, note].into_iter().flatten().collect::<Vec<_>>().join("  ");
-        let state = attempt.outcome.to_uppercase().replace('_', " ");
+        let state = match attempt.outcome.as_str() {
+            outcome if outcome == FindingClass::Found.as_str() => "DONE (reconciled)".to_owned(),
+            outcome => outcome.to_uppercase().replace('_', " "),
+        };
         entries.push(entry(Some(attempt.at), &effect.name, detail, &state));
     }
-    let on_record = attempts.iter().any(|attempt| attempt.outcome == effect.status.as_str());
+    let found = FindingClass::Found.as_str();
+    let on_record = attempts.iter().any(|attempt| {
+        attempt.outcome == effect.status.as_str()
+            || (effect.status == Status::Done && attempt.outcome == found)
+    });
     let by_hand = effect.note.as_deref().is_some_and(|note| note.starts_with("by hand: "));
     match effect.status {
         Status::Done | Status::Rejected | Status::Skipped if on_record || by_hand => {}
@@ -256,6 +267,7 @@ mod tests {
             attempts: 1,
             failures: 0,
             takeovers: 0,
+            lookups: 0,
             was_unknown: false,
             status_code: Some(200),
             note: None,

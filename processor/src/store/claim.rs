@@ -39,12 +39,15 @@ pub(super) struct ClaimRow {
     pub(super) business_id: String,
     pub(super) request: Option<Vec<u8>>,
     pub(super) was_unknown: bool,
+    pub(super) asks: bool,
     pub(super) attempts: i32,
     pub(super) failures: i32,
+    pub(super) lookups: i32,
     pub(super) takeovers: i16,
     pub(super) after_keys: Option<Vec<Uuid>>,
     pub(super) elapsed_ms: i64,
     pub(super) failing_ms: Option<i64>,
+    pub(super) quiet_ms: Option<i64>,
     pub(super) status: String,
 }
 
@@ -61,10 +64,10 @@ impl From<ClaimRow> for Claim {
             request: row.request,
             after: keys(row.after_keys),
             history: Recorded::of(
-                (row.attempts, row.failures),
+                (row.attempts, row.failures, row.lookups),
                 row.takeovers,
-                row.was_unknown,
-                (row.elapsed_ms, row.failing_ms),
+                (row.was_unknown, row.asks),
+                (row.elapsed_ms, row.failing_ms, row.quiet_ms),
             ),
         }
     }
@@ -76,29 +79,53 @@ pub struct Recorded {
     pub attempts: u32,
     /// Those of them that the retry plan counts.
     pub failures: u32,
+    /// Since the last send.
+    pub lookups: u32,
     pub takeovers: u16,
     pub was_unknown: bool,
+    /// The provider is to be asked before anything is sent again.
+    pub asks: bool,
     /// Since the first claim, by the database's clock, when it was claimed this time.
     pub elapsed_ms: u64,
     /// Since the failures began that go on, by the same clock; `None`: none do.
     pub failing_ms: Option<u64>,
+    /// Since the last attempt that may have been applied, by the same clock; `None`: none was.
+    pub quiet_ms: Option<u64>,
 }
 
 impl Recorded {
     /// From the columns; their constraints keep them at zero or more.
     pub(super) fn of(
-        (attempts, failures): (i32, i32),
+        (attempts, failures, lookups): (i32, i32, i32),
         takeovers: i16,
-        was_unknown: bool,
-        (elapsed_ms, failing_ms): (i64, Option<i64>),
+        (was_unknown, asks): (bool, bool),
+        (elapsed_ms, failing_ms, quiet_ms): (i64, Option<i64>, Option<i64>),
     ) -> Self {
         Self {
             attempts: u32::try_from(attempts).unwrap_or(0),
             failures: u32::try_from(failures).unwrap_or(0),
+            lookups: u32::try_from(lookups).unwrap_or(0),
             takeovers: u16::try_from(takeovers).unwrap_or(0),
             was_unknown,
+            asks,
             elapsed_ms: elapsed(elapsed_ms),
             failing_ms: failing_ms.map(elapsed),
+            quiet_ms: quiet_ms.map(elapsed),
+        }
+    }
+
+    /// As it was when it was claimed.
+    pub fn when_claimed(&self) -> History {
+        History {
+            attempts: self.attempts,
+            failures: self.failures,
+            lookups: self.lookups,
+            elapsed_ms: self.elapsed_ms,
+            failing_ms: self.failing_ms.unwrap_or(0),
+            quiet_ms: self.quiet_ms.unwrap_or(0),
+            was_unknown: self.was_unknown,
+            asks: self.asks,
+            takeovers: self.takeovers,
         }
     }
 
@@ -110,9 +137,13 @@ impl Recorded {
             failures: self.failures.saturating_add(u32::from(failed)),
             elapsed_ms: self.elapsed_ms.saturating_add(since_ms),
             failing_ms: self.failing_ms.map_or(0, |ms| ms.saturating_add(since_ms)),
-            was_unknown: self.was_unknown,
-            takeovers: self.takeovers,
+            ..self.when_claimed()
         }
+    }
+
+    /// With the look-up now seen counted in. Its answer is no younger than the claim.
+    pub fn after_lookup(&self) -> History {
+        History { lookups: self.lookups.saturating_add(1), ..self.when_claimed() }
     }
 }
 

@@ -216,11 +216,15 @@ fn seen(claim: &Claim, class: OutcomeClass) -> Settlement {
         status_code: None,
         note: String::new(),
         was_unknown: false,
+        asks: false,
+        unknown_ms: None,
         result: None,
-        class,
+        seen: class.as_str(),
+        succeeded: class == OutcomeClass::Done,
         on_record: true,
         tries: 1,
         failures: i32::from(class.is_failure()),
+        lookups: 0,
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oncely_core::effect::order::{OpenEffect, Turn, awake};
-use oncely_core::effect::outcome::OutcomeClass;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_as};
@@ -29,14 +28,23 @@ pub struct Settlement {
     pub status_code: Option<u16>,
     pub note: String,
     pub was_unknown: bool,
+    /// The provider is to be asked before anything is sent again.
+    pub asks: bool,
+    /// How long ago an attempt began that may have been applied; `None`: this was none.
+    pub unknown_ms: Option<u64>,
     pub result: Option<Vec<u8>>,
-    pub class: OutcomeClass,
+    /// What was seen, as the record of attempts has it.
+    pub seen: &'static str,
+    /// The effect took place.
+    pub succeeded: bool,
     /// The attempt needs a row of its own: it was not the first, or did not succeed.
     pub on_record: bool,
     /// Attempts that this adds: none where nothing was sent.
     pub tries: i32,
     /// Those of them that the retry plan counts.
     pub failures: i32,
+    /// Look-ups that this adds.
+    pub lookups: i32,
 }
 
 /// Which rows order the effects of a lane.
@@ -81,9 +89,13 @@ pub async fn settle(
         settlements.iter().map(|settlement| status_code(settlement.status_code)).collect();
     let note: Vec<_> = settlements.iter().map(note).collect();
     let unknown: Vec<_> = settlements.iter().map(|settlement| settlement.was_unknown).collect();
+    let asks: Vec<_> = settlements.iter().map(|settlement| settlement.asks).collect();
+    let unknown_ms: Vec<_> =
+        settlements.iter().map(|settlement| settlement.unknown_ms.map(millis)).collect();
     let result: Vec<_> = settlements.iter().map(|settlement| settlement.result.clone()).collect();
     let tries: Vec<_> = settlements.iter().map(|settlement| settlement.tries).collect();
     let failures: Vec<_> = settlements.iter().map(|settlement| settlement.failures).collect();
+    let lookups: Vec<_> = settlements.iter().map(|settlement| settlement.lookups).collect();
     let rows = query_file!(
         "src/store/sql/effect_settle.sql",
         worker,
@@ -94,9 +106,12 @@ pub async fn settle(
         &code as &[Option<i16>],
         &note as &[Option<String>],
         &unknown,
+        &asks,
+        &unknown_ms as &[Option<i64>],
         &result as &[Option<Vec<u8>>],
         &tries,
         &failures,
+        &lookups,
     )
     .fetch_all(tx)
     .await?;
@@ -130,7 +145,7 @@ pub async fn record_attempts(
     let effect = uuids(attempts.iter().map(|(settlement, _)| &settlement.key));
     let fence: Vec<_> = attempts.iter().map(|(settlement, _)| settlement.fence).collect();
     let outcome: Vec<_> =
-        attempts.iter().map(|(settlement, _)| settlement.class.as_str().to_owned()).collect();
+        attempts.iter().map(|(settlement, _)| settlement.seen.to_owned()).collect();
     let code: Vec<_> =
         attempts.iter().map(|(settlement, _)| status_code(settlement.status_code)).collect();
     let notes: Vec<_> = attempts.iter().map(|(settlement, _)| note(settlement)).collect();

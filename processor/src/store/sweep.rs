@@ -29,6 +29,10 @@ pub struct Takeover {
     pub status: &'static str,
     pub due_in_ms: u64,
     pub note: String,
+    /// The provider is to be asked before anything is sent again.
+    pub asks: bool,
+    /// The dead worker may have sent it: it had not claimed it to ask.
+    pub sent: bool,
 }
 
 /// Locks up to `limit` claims of dead workers on these effects; others skip them.
@@ -51,10 +55,10 @@ pub async fn orphans(
             name: row.name,
             lane: key(row.lane),
             recorded: Recorded::of(
-                (row.attempts, row.failures),
+                (row.attempts, row.failures, row.lookups),
                 row.takeovers,
-                row.was_unknown,
-                (row.elapsed_ms, row.failing_ms),
+                (row.was_unknown, row.asks),
+                (row.elapsed_ms, row.failing_ms, row.quiet_ms),
             ),
         })
         .collect())
@@ -67,10 +71,20 @@ pub async fn take_over(tx: &mut PgConnection, takeovers: &[Takeover]) -> Result<
     let status: Vec<_> = takeovers.iter().map(|takeover| takeover.status.to_owned()).collect();
     let due_in: Vec<_> = takeovers.iter().map(|takeover| millis(takeover.due_in_ms)).collect();
     let note: Vec<_> = takeovers.iter().map(|takeover| clean(&takeover.note, 500)).collect();
-    let rows =
-        query_file!("src/store/sql/effect_take_over.sql", &key_, &fence, &status, &due_in, &note)
-            .fetch_all(tx)
-            .await?;
+    let asks: Vec<_> = takeovers.iter().map(|takeover| takeover.asks).collect();
+    let sent: Vec<_> = takeovers.iter().map(|takeover| takeover.sent).collect();
+    let rows = query_file!(
+        "src/store/sql/effect_take_over.sql",
+        &key_,
+        &fence,
+        &status,
+        &due_in,
+        &note,
+        &asks,
+        &sent
+    )
+    .fetch_all(tx)
+    .await?;
     Ok(rows.into_iter().map(|row| key(row.key)).collect())
 }
 

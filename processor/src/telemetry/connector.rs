@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectBody, RequestRule};
 use oncely_core::decide::{Ending, ParkReason};
+use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::outcome::OutcomeClass;
 
 use super::family::{Count, Level, Seconds, Sizes};
@@ -285,6 +286,7 @@ impl ConnectorMetrics {
 #[derive(Debug)]
 pub struct EffectMetrics {
     attempts: Vec<Count>,
+    lookups: Vec<Count>,
     duration: Seconds,
     finished: Vec<Count>,
     held: Count,
@@ -300,6 +302,9 @@ impl EffectMetrics {
                     families.effect_attempts.with([connector, effect, kind, class.as_str()])
                 })
                 .collect(),
+            lookups: (FindingClass::ALL.iter())
+                .map(|class| families.effect_lookups.with([connector, effect, class.as_str()]))
+                .collect(),
             duration: families.effect_duration.seconds([connector, effect]),
             finished: (Finished::ALL.iter())
                 .map(|how| families.effects_finished.with([connector, effect, how.as_str()]))
@@ -314,6 +319,12 @@ impl EffectMetrics {
     pub fn attempt(&self, class: OutcomeClass, took: Duration) {
         self.duration.observe(took);
         if let Some(count) = at(&OutcomeClass::ALL, &self.attempts, class) {
+            count.add(1);
+        }
+    }
+
+    pub fn looked_up(&self, class: FindingClass) {
+        if let Some(count) = at(&FindingClass::ALL, &self.lookups, class) {
             count.add(1);
         }
     }

@@ -61,6 +61,8 @@ labels! {
     /// How an effect became final.
     Finished {
         Done => "done",
+        /// Found by a look-up.
+        Reconciled => "reconciled",
         /// Declared at most once and counted as done without an answer.
         Assumed => "assumed",
         Rejected => "rejected",

@@ -163,6 +163,10 @@ metrics! {
         "oncely_effect_attempts_total", &["connector", "effect", "type", "result"],
         "Attempts by what was seen.",
     ),
+    EffectLookups => counter(
+        "oncely_effect_lookups_total", &["connector", "effect", "result"],
+        "Look-ups of effects whose outcome was unknown, by what the provider said.",
+    ),
     EffectDuration => histogram(
         "oncely_effect_duration_seconds", Buckets::Effect, &["connector", "effect"],
         "Time of one attempt, from the connection to the last byte.",

@@ -1,10 +1,11 @@
-//! One call of a provider, outside any transaction.
+//! One call of a provider, outside any transaction: a send, or a look-up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncely_connectors::effect::performer::Performed;
-use oncely_core::effect::next::in_window;
+use oncely_connectors::effect::performer::{Asked, Performed};
+use oncely_core::effect::lookup::{Finding, LookedUp};
+use oncely_core::effect::next::{Act, Why, act};
 use oncely_core::effect::outcome::{Attempt, Outcome};
 use oncely_core::effect::request::Request;
 
@@ -25,10 +26,12 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) enum How {
     Attempted(Attempt),
+    /// The provider was asked whether an earlier attempt was applied.
+    LookedUp(LookedUp),
     /// Not one byte left: the lease had ended. The claim goes back.
     Unsent,
-    /// The provider has forgotten the key by now, so the request was not repeated.
-    WindowPassed,
+    /// Nothing may be sent again, and nobody can be asked.
+    Held(Why),
 }
 
 impl How {
@@ -39,20 +42,19 @@ impl How {
     }
 }
 
-/// Sends a claimed effect once.
+/// Sends a claimed effect once, or asks for it once.
 pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
     let begun = clock::now();
-    let how = perform(lane, &held, lease).await;
+    let how = match act(&lane.policy, &held.claim.history.when_claimed()) {
+        Act::Send => send(lane, &held, lease).await,
+        Act::LookUp => look_up(lane, &held, lease).await,
+        Act::Hold(why) => How::Held(why),
+    };
     Ended { held, how, took: clock::since(begun) }
 }
 
-async fn perform(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
+async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     let claim = &held.claim;
-    if claim.history.was_unknown
-        && !in_window(&lane.policy, &claim.history.after_attempt(0, false), 0)
-    {
-        return How::WindowPassed;
-    }
     let refused =
         |text: String| How::Attempted(Attempt { outcome: Outcome::Rejected, status: None, text });
     if let Some(why) = &held.unrenderable {
@@ -77,5 +79,23 @@ async fn perform(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
             How::Attempted(attempt)
         }
         Performed::NotSent => How::Unsent,
+    }
+}
+
+async fn look_up(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
+    let request = match &held.lookup {
+        Some(Ok(request)) => request,
+        Some(Err(why)) => {
+            let (finding, text) = (Finding::Unaskable, why.clone());
+            return How::LookedUp(LookedUp { finding, status: None, text });
+        }
+        // An adopted claim goes back, and is rendered when it is claimed anew.
+        None => return How::Unsent,
+    };
+    let (lease, worker) = (lease.clone(), held.worker);
+    let key = &held.claim.key;
+    match lane.performer.look_up(key, request, move || lease.may_send(worker)).await {
+        Asked::Answered(looked_up) => How::LookedUp(looked_up),
+        Asked::NotAsked => How::Unsent,
     }
 }

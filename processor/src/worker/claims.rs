@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use oncely_core::effect::request::HttpRequest;
 use oncely_core::key::Key;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use uuid::Uuid;
@@ -23,9 +24,16 @@ pub(super) struct Held {
     pub(super) claim: Claim,
     /// Why no request could be made, where it had to be rendered late.
     pub(super) unrenderable: Option<String>,
+    /// The look-up, where it was claimed to ask; or why it cannot be made.
+    pub(super) lookup: Option<Result<HttpRequest, String>>,
 }
 
 impl Held {
+    /// A claim as it was just made.
+    pub(super) const fn new(worker: Uuid, rule: usize, claim: Claim) -> Self {
+        Self { worker, rule, claim, unrenderable: None, lookup: None }
+    }
+
     /// All that settling needs.
     pub(super) fn without_request(&self) -> Self {
         let Claim { key, fence, event, lane, version, history, .. } = self.claim;
@@ -43,7 +51,7 @@ impl Held {
             after,
             history,
         };
-        Self { worker: self.worker, rule: self.rule, claim, unrenderable: None }
+        Self::new(self.worker, self.rule, claim)
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> Grants<'a> {
                 after: effect.after.clone(),
                 history: Recorded::default(),
             };
-            Some(Held { worker, rule: effect.rule, claim, unrenderable: None })
+            Some(Held::new(worker, effect.rule, claim))
         };
         fences.iter().filter_map(held).collect()
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use oncely_connectors::effect::performer::Performer;
 use oncely_core::connector::{CallRule, Limits, Rate};
+use oncely_core::effect::lookup::Finding;
 use oncely_core::effect::next::{HALT_MS, Policy};
 use oncely_core::effect::outcome::OutcomeClass;
 
@@ -28,6 +29,8 @@ pub(super) struct Lane {
     pub(super) performer: Performer,
     /// For webhooks: endpoints that are gone.
     pub(super) endpoints: Option<Endpoints>,
+    /// What one call may take.
+    pub(super) timeout_ms: u64,
     limits: Limits,
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
@@ -63,6 +66,7 @@ impl Lane {
             policy: Policy::of(call),
             performer,
             endpoints: Endpoints::of(call),
+            timeout_ms: call.timeout.total_ms,
             limits: call.limits,
             state: Mutex::new(State {
                 in_use: 0,
@@ -129,12 +133,18 @@ impl Lane {
     /// A call is over: its slot is free, before the outcome is on record, so that settling takes no part
     /// of the limit. What it says of the lane is taken in first.
     pub(super) fn ended(&self, how: &How) {
-        if let How::Attempted(attempt) = how {
-            match attempt.outcome.class() {
+        match how {
+            How::Attempted(attempt) => match attempt.outcome.class() {
                 OutcomeClass::Halted => self.halt(attempt.status),
                 OutcomeClass::Done | OutcomeClass::Rejected => self.unhalt(),
                 OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
-            }
+            },
+            How::LookedUp(looked_up) => match looked_up.finding {
+                Finding::Halted => self.halt(looked_up.status),
+                Finding::Found(_) | Finding::NotFound | Finding::Undecided => self.unhalt(),
+                Finding::Unanswered { .. } | Finding::Unaskable => {}
+            },
+            How::Unsent | How::Held(_) => {}
         }
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(1);

@@ -1,13 +1,16 @@
-//! Requests that read results of earlier effects, rendered when they are claimed.
+//! Requests that are rendered when they are claimed: those that read results of earlier effects, and
+//! look-ups.
 //!
 //! Any process can do it: the event's bytes and where it stood were kept in the batch transaction.
-//! The bytes are stored with the claim, so every attempt sends the same ones.
+//! The bytes of a request are stored with the claim, so every attempt sends the same ones; a look-up is
+//! rendered anew each time, by the file as it is now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oncely_connectors::format;
-use oncely_core::connector::{Connector, EffectBody};
+use oncely_core::connector::{CallRule, Connector, EffectBody, LookupRule};
+use oncely_core::effect::next::{Act, Policy, act};
 use oncely_core::effect::status::Status;
 use oncely_core::expr::{Header, Meta, Scope, StateView};
 use oncely_core::key::Key;
@@ -19,8 +22,24 @@ use super::headers;
 use crate::store::claim::{self, Payload};
 use crate::store::{PgConnection, StoreError};
 
-/// Renders the requests of claims that have none yet, and stores them. A claim whose request cannot
-/// be made carries the reason instead, and is rejected.
+/// What is to be rendered for a claim.
+#[derive(Clone, Copy)]
+enum Missing<'a> {
+    Request(&'a CallRule),
+    LookUp(&'a LookupRule),
+}
+
+impl Missing<'_> {
+    fn reads_event(self) -> bool {
+        match self {
+            Self::Request(_) => true,
+            Self::LookUp(lookup) => lookup.reads_event(),
+        }
+    }
+}
+
+/// Renders the requests of claims that have none yet, and stores them; renders the look-ups of those
+/// that are claimed to ask. A claim for which neither can be made carries the reason instead.
 ///
 /// # Errors
 /// When the database fails; then nothing was claimed.
@@ -29,8 +48,8 @@ pub(super) async fn render_missing(
     connector: &Connector,
     claims: &mut [Held],
 ) -> Result<(), StoreError> {
-    let missing: Vec<&mut Held> =
-        claims.iter_mut().filter(|held| held.claim.request.is_none()).collect();
+    let missing = claims.iter_mut().filter_map(|held| Some((missing(connector, held)?, held)));
+    let missing: Vec<(Missing<'_>, &mut Held)> = missing.collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -40,18 +59,41 @@ pub(super) async fn render_missing(
         keys.dedup();
         keys
     };
-    let events = sorted(&mut missing.iter().map(|held| held.claim.event));
-    let after = sorted(&mut missing.iter().flat_map(|held| held.claim.after.iter().copied()));
-    let payloads = claim::payloads(tx, &events).await?;
-    let results = claim::results(tx, &after).await?;
+    let of_events = || missing.iter().filter(|(what, _)| what.reads_event());
+    let events = sorted(&mut of_events().map(|(_, held)| held.claim.event));
+    let after = sorted(&mut of_events().flat_map(|(_, held)| held.claim.after.iter().copied()));
+    let (mut payloads, mut results) = (BTreeMap::new(), BTreeMap::new());
+    if !events.is_empty() {
+        payloads = claim::payloads(tx, &events).await?;
+        results = claim::results(tx, &after).await?;
+    }
     let mut rendered = Vec::new();
-    for held in missing {
-        match request(connector, held, payloads.get(&held.claim.event), &results) {
-            Ok(bytes) => {
-                rendered.push((held.claim.key, bytes.clone()));
-                held.claim.request = Some(bytes);
+    for (what, held) in missing {
+        let payload = payloads.get(&held.claim.event);
+        match what {
+            Missing::Request(call) => {
+                let made = in_scope(connector, held, payload, &results, |scope| {
+                    render::request(&call.request, scope).map(|request| request.to_bytes())
+                });
+                match made {
+                    Ok(bytes) => {
+                        rendered.push((held.claim.key, bytes.clone()));
+                        held.claim.request = Some(bytes);
+                    }
+                    Err(why) => held.unrenderable = Some(why),
+                }
             }
-            Err(why) => held.unrenderable = Some(why),
+            Missing::LookUp(lookup) => {
+                let render = |scope: &Scope<'_>| render::http(&lookup.request, scope);
+                held.lookup = Some(if lookup.reads_event() {
+                    in_scope(connector, held, payload, &results, render)
+                } else {
+                    let (tenant, wire) = (&held.claim.tenant, held.claim.key.wire());
+                    let scope =
+                        Scope { tenant: Some(tenant), effect_key: Some(&wire), ..Scope::default() };
+                    render(&scope).map_err(|error| super::chain(&error))
+                });
+            }
         }
     }
     if !rendered.is_empty() {
@@ -60,19 +102,33 @@ pub(super) async fn render_missing(
     Ok(())
 }
 
+/// What a claim lacks of what it is claimed for.
+fn missing<'c>(connector: &'c Connector, held: &mut Held) -> Option<Missing<'c>> {
+    let rule = connector.effects.get(held.rule);
+    let Some(EffectBody::Call(call)) = rule.map(|rule| &rule.body) else {
+        if held.claim.request.is_none() {
+            held.unrenderable = Some("the effect is no call any more".to_owned());
+        }
+        return None;
+    };
+    match act(&Policy::of(call), &held.claim.history.when_claimed()) {
+        Act::Send if held.claim.request.is_none() => Some(Missing::Request(call)),
+        Act::LookUp => call.lookup.as_ref().map(Missing::LookUp),
+        Act::Send | Act::Hold(_) => None,
+    }
+}
+
 type Results = BTreeMap<Key, (String, Status, Option<Vec<u8>>)>;
 
-fn request(
+/// Renders with everything that was known of the event.
+fn in_scope<T>(
     connector: &Connector,
     held: &Held,
     payload: Option<&Payload>,
     results: &Results,
-) -> Result<Vec<u8>, String> {
+    render: impl FnOnce(&Scope<'_>) -> Result<T, render::RequestError>,
+) -> Result<T, String> {
     let payload = payload.ok_or("the event's bytes were removed by retention")?;
-    let rule = connector.effects.get(held.rule).ok_or("the connector has no such effect")?;
-    let EffectBody::Call(call) = &rule.body else {
-        return Err("the effect is no call any more".to_owned());
-    };
     let stored = headers::decode(&payload.headers).ok_or("the kept headers cannot be read")?;
     let headers: Vec<Header<'_>> =
         stored.iter().map(|(name, value)| Header { name, value: value.as_deref() }).collect();
@@ -104,8 +160,7 @@ fn request(
         effect_key: Some(&wire),
         ..Scope::default()
     };
-    let request = render::request(&call.request, &scope);
-    request.map(|request| request.to_bytes()).map_err(|error| super::chain(&error))
+    render(&scope).map_err(|error| super::chain(&error))
 }
 
 fn recorded(after: &[Key], results: &Results) -> Result<Value, String> {

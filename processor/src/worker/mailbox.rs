@@ -64,7 +64,7 @@ mod tests {
             after: Vec::new(),
             history: Recorded::default(),
         };
-        Held { worker: uuid::Uuid::nil(), rule: 0, claim, unrenderable: None }
+        Held::new(uuid::Uuid::nil(), 0, claim)
     }
 
     #[test]

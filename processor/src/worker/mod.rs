@@ -7,7 +7,7 @@
 //! - [`item`] – decodes and identifies a record
 //! - [`writer`], [`grants`], [`report`] – the batch transaction, what it claims, what it came to
 //! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
-//! - [`settler`] – outcomes on record, next effects claimed
+//! - [`settler`], [`prepared`] – outcomes on record and what follows from them, next effects claimed
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
 //! - [`memory`] – whether it outlives what can come again
@@ -33,6 +33,7 @@ mod memory;
 mod outcomes;
 mod parked;
 mod pipeline;
+mod prepared;
 mod process;
 mod recent;
 mod report;

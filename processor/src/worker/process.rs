@@ -229,7 +229,7 @@ mod tests {
         let claims = Claims::default();
         let mine = claim::claimed_by(&mut connection, me).await.unwrap();
         let (_, _, known) = mine.into_iter().find(|(_, _, claim)| claim.fence == 1).unwrap();
-        claims.add(&Held { worker: me, rule: 0, claim: known, unrenderable: None });
+        claims.add(&Held::new(me, 0, known));
         give_back_lost(&mut connection, me, &claims).await.unwrap();
         let statuses = "SELECT status FROM oncely.effect ORDER BY key";
         // The first may have been sent, and the third is another's.

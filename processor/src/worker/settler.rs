@@ -7,21 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncely_core::effect::next::{Next, next_step};
-use oncely_core::effect::outcome::{Outcome, OutcomeClass};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
-use oncely_core::render::json;
-use oncely_core::value::Value;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::call::{Ended, How};
+use super::call::Ended;
 use super::claims::{Claims, Held};
 use super::endpoints::Writing;
 use super::lane::Lane;
 use super::lease::Lease;
 use super::mailbox::unsent;
+use super::prepared::{Prepared, count, prepare};
 use super::{Message, Shared};
 use crate::clock;
 use crate::store::claim;
@@ -29,7 +26,7 @@ use crate::store::error::NextStep;
 use crate::store::settle::{self, Settlement};
 use crate::store::{PgConnection, Session, StoreError};
 use crate::task::Stopped;
-use crate::telemetry::{Finished, Stage};
+use crate::telemetry::Stage;
 
 /// Settlers side by side, so that one works while the other waits for a lock or a commit. Each has lanes of
 /// its own.
@@ -152,7 +149,7 @@ impl Settler {
             let rule = |name: &str| shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
             let held = |(name, claim): (String, _)| {
                 let rule = rule(&name)?.rule;
-                Some(Held { worker, rule, claim, unrenderable: None })
+                Some(Held::new(worker, rule, claim))
             };
             report.claimed.extend(woken.claimed.into_iter().filter_map(held));
             if woken.due {
@@ -170,7 +167,7 @@ impl Settler {
                 claim::claim_due(&mut tx, worker, shared.connector_id, &lane.name, free).await?;
             lane.set_backlog(claimed.len() == free);
             slots.refund(lane, free.saturating_sub(claimed.len()));
-            let held = |claim| Held { worker, rule: index, claim, unrenderable: None };
+            let held = |claim| Held::new(worker, index, claim);
             report.claimed.extend(claimed.into_iter().map(held));
         }
         super::late::render_missing(&mut tx, &shared.connector, &mut report.claimed).await?;
@@ -223,13 +220,13 @@ async fn settle_owned(
         foreign.into_iter().filter(|outcome| !redone.contains(&outcome.key)).collect();
     let mut attempts: Vec<(&Settlement, bool)> =
         own.iter().filter(|outcome| outcome.on_record).map(|outcome| (*outcome, false)).collect();
-    attempts
-        .extend(stale.iter().filter(|outcome| outcome.tries > 0).map(|outcome| (*outcome, true)));
+    let evidence = |outcome: &&&Settlement| outcome.tries > 0 || outcome.succeeded;
+    attempts.extend(stale.iter().filter(evidence).map(|outcome| (*outcome, true)));
     if !attempts.is_empty() {
         settle::record_attempts(tx, owner, &attempts).await?;
     }
     let successes: Vec<&Settlement> =
-        stale.into_iter().filter(|outcome| outcome.class == OutcomeClass::Done).collect();
+        stale.into_iter().filter(|outcome| outcome.succeeded).collect();
     if !successes.is_empty() {
         report.let_go.extend(settle::settle_by_evidence(tx, &successes).await?);
     }
@@ -299,112 +296,5 @@ impl Drop for Slots<'_> {
                 lane.refund(slots);
             }
         }
-    }
-}
-
-// --------------------------------------------------------------------------------------------- //
-
-/// An outcome with what follows from it.
-struct Prepared {
-    held: Held,
-    took: Duration,
-    class: Option<OutcomeClass>,
-    /// `None`: never sent, the claim goes back.
-    settlement: Option<Settlement>,
-}
-
-fn prepare(shared: &Shared, ended: Ended) -> Prepared {
-    let Ended { held, how, took } = ended;
-    let Some(lane) = shared.lane(held.rule) else {
-        return Prepared { held, took, class: None, settlement: None };
-    };
-    let since = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let blank = |status| Settlement {
-        key: held.claim.key,
-        fence: held.claim.fence,
-        lane: held.claim.lane,
-        status,
-        due_in_ms: 0,
-        status_code: None,
-        note: String::new(),
-        was_unknown: held.claim.history.was_unknown,
-        result: None,
-        class: OutcomeClass::Unknown,
-        on_record: false,
-        tries: 0,
-        failures: 0,
-    };
-    let attempt = match how {
-        How::Unsent => return Prepared { held, took, class: None, settlement: None },
-        How::WindowPassed => {
-            let why = oncely_core::effect::next::Why::KeyWindowPassed;
-            let note = why.as_str().to_owned();
-            let settlement = Some(Settlement { note, ..blank(Status::Held) });
-            return Prepared { held, took, class: None, settlement };
-        }
-        How::Attempted(attempt) => attempt,
-    };
-    let class = attempt.outcome.class();
-    let history = held.claim.history.after_attempt(since, class.is_failure());
-    let unknown = history.was_unknown || attempt.outcome == Outcome::Unknown;
-    let next = next_step(&lane.policy, &history, &attempt.outcome, super::draw());
-    let (status, due_in_ms, note, result) = match next {
-        Next::Done { result } => (Status::Done, 0, attempt.text, stored(&result)),
-        Next::Waiting { due_in_ms } => (Status::Waiting, due_in_ms, attempt.text, None),
-        Next::Unknown { due_in_ms } => (Status::Unknown, due_in_ms, attempt.text, None),
-        Next::Held { why } => {
-            (Status::Held, 0, format!("{}; {}", why.as_str(), attempt.text), None)
-        }
-        Next::Rejected => (Status::Rejected, 0, attempt.text, None),
-        Next::Halted { was_unknown } => {
-            let status = if was_unknown { Status::Unknown } else { Status::Waiting };
-            (status, oncely_core::effect::next::HALT_MS, attempt.text, None)
-        }
-    };
-    let first_success = status == Status::Done && held.claim.history.attempts == 0 && !unknown;
-    let settlement = Some(Settlement {
-        status,
-        due_in_ms,
-        status_code: attempt.status,
-        note,
-        was_unknown: unknown,
-        result,
-        class,
-        on_record: !first_success,
-        tries: 1,
-        failures: i32::from(class.is_failure()),
-        ..blank(status)
-    });
-    Prepared { held, took, class: Some(class), settlement }
-}
-
-fn stored(result: &Value) -> Option<Vec<u8>> {
-    (*result != Value::Null).then(|| json::to_text(result).into_bytes())
-}
-
-fn count(shared: &Shared, prepared: &Prepared) {
-    let Some(metrics) = shared.metrics.effect(prepared.held.rule) else { return };
-    if let Some(class) = prepared.class {
-        metrics.attempt(class, prepared.took);
-    }
-    let Some(settlement) = &prepared.settlement else { return };
-    match settlement.status {
-        Status::Done if settlement.class == OutcomeClass::Done => {
-            metrics.finished(Finished::Done, 1);
-        }
-        Status::Done => metrics.finished(Finished::Assumed, 1),
-        Status::Rejected => metrics.finished(Finished::Rejected, 1),
-        Status::Skipped => metrics.finished(Finished::Skipped, 1),
-        Status::Held => metrics.held(1),
-        Status::Waiting | Status::Claimed | Status::Unknown => {}
-    }
-    if matches!(settlement.status, Status::Held | Status::Rejected) {
-        let business_id =
-            shared.shown(&prepared.held.claim.tenant, &prepared.held.claim.business_id);
-        let effect = shared.lane(prepared.held.rule).map_or("", |lane| &lane.name).to_owned();
-        let status = settlement.status.as_str();
-        let status_code = settlement.status_code;
-        let look = format!("oncely effects show {}", prepared.held.claim.key.wire());
-        tracing::warn!(%business_id, effect, status, status_code, look, "effect needs a look");
     }
 }

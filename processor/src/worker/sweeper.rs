@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncely_core::effect::next::{Next, after_death};
+use oncely_core::effect::next::{Act, Next, act, after_death};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use tokio::sync::watch;
@@ -153,7 +153,7 @@ impl Sweeper {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
-        let held = |claim| Held { worker, rule, claim, unrenderable: None };
+        let held = |claim| Held::new(worker, rule, claim);
         let mut held: Vec<Held> = claims.into_iter().map(held).collect();
         super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
         tx.commit().await?;
@@ -176,7 +176,7 @@ impl Sweeper {
             let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
             let Some(lane) = lane else { continue };
             lane.adopt(1);
-            held.push(Held { worker, rule: lane.rule, claim, unrenderable: None });
+            held.push(Held::new(worker, lane.rule, claim));
         }
         held.iter().for_each(|held| self.claims.add(held));
         drop(still);
@@ -218,9 +218,11 @@ impl Sweeper {
             let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *orphan.name);
             let Some(lane) = lane else { continue };
             let history = orphan.recorded.after_attempt(0, false);
-            let (status, due_in_ms, note) = match after_death(&lane.policy, &history, super::draw())
-            {
-                Next::Unknown { due_in_ms } => {
+            let sent = act(&lane.policy, &orphan.recorded.when_claimed()) == Act::Send;
+            let next = after_death(&lane.policy, &history, super::draw());
+            let asks = matches!(next, Next::Asking { .. });
+            let (status, due_in_ms, note) = match next {
+                Next::Unknown { due_in_ms } | Next::Asking { due_in_ms } => {
                     lane.set_backlog(true);
                     (Status::Unknown, due_in_ms, String::new())
                 }
@@ -239,6 +241,8 @@ impl Sweeper {
                 status: status.as_str(),
                 due_in_ms,
                 note,
+                asks,
+                sent,
             });
         }
         let taken = sweep::take_over(&mut tx, &takeovers).await?;

@@ -29,6 +29,7 @@ pub struct Plan {
     brokers: u16,
     own_postgres: bool,
     sampled: bool,
+    apply_delay_ms: u64,
 }
 
 impl Plan {
@@ -43,6 +44,7 @@ impl Plan {
             brokers: 0,
             own_postgres: false,
             sampled: true,
+            apply_delay_ms: 0,
         }
     }
 
@@ -94,6 +96,13 @@ impl Plan {
         self
     }
 
+    /// What effects of the provider that can be asked take to appear, when their answer is lost.
+    #[must_use]
+    pub fn apply_delay_ms(mut self, apply_delay_ms: u64) -> Self {
+        self.apply_delay_ms = apply_delay_ms;
+        self
+    }
+
     /// Makes all of it; no worker runs yet.
     pub async fn start(mut self) -> World {
         let name = fresh(&self.wiring.name);
@@ -127,6 +136,7 @@ impl Plan {
         let scratch = Scratch::new(None, &name).unwrap();
         let mut options = ProviderOptions::new(scratch.path().join("provider.log"));
         options.keep_bodies = true;
+        options.apply_delay_ms = self.apply_delay_ms;
         let provider = Provider::start(&options).await.unwrap();
         let provider_proxy = Proxy::start(provider.http_addr().to_string()).await.unwrap();
         let smtp_proxy = Proxy::start(provider.smtp_addr().to_string()).await.unwrap();

@@ -4,8 +4,10 @@
 //! Never: repeats a request, follows a redirect, goes through a proxy of the environment, or keeps a
 //! credential in anything that it returns.
 
+mod caller;
 mod client;
 mod dispatch;
+pub(in crate::effect) mod lookup;
 mod outcome;
 mod setup;
 mod status;

@@ -4,10 +4,10 @@
 //! answer that cannot be read fits no such rule.
 
 use oncely_core::connector::{Profile, StatusClass, StatusRule};
-use oncely_core::expr::Scope;
 
+use super::lookup::holds;
 use super::outcome::Reply;
-use crate::effect::record::{Answer, Reads};
+use crate::effect::record::Reads;
 
 /// The classification of one effect's answers.
 #[derive(Debug)]
@@ -23,7 +23,8 @@ impl Statuses {
     /// The class of an answer.
     pub fn class(&self, reply: &Reply) -> StatusClass {
         let mut rules = self.of_status(reply.status);
-        let rule = rules.find(|rule| rule.when.is_none() || fits(rule, reply));
+        let rule = rules
+            .find(|rule| rule.when.as_deref().is_none_or(|when| holds(when, reply) == Ok(true)));
         rule.map_or_else(|| by_table(reply.status), |rule| rule.class)
     }
 
@@ -45,19 +46,6 @@ impl Statuses {
         let fits = move |rule: &&StatusRule| (rule.range.first..=rule.range.last).contains(&status);
         self.rules.iter().filter(fits)
     }
-}
-
-fn fits(rule: &StatusRule, reply: &Reply) -> bool {
-    let Some(when) = rule.when.as_deref() else { return true };
-    let reads = Reads::of(std::iter::once(when));
-    if reads.body() && !reply.complete {
-        return false;
-    }
-    let answer = Answer { status: reply.status, body: &reply.body };
-    let headers = reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-    let Ok(response) = reads.response(&answer, headers) else { return false };
-    let scope = Scope { response: Some(&response), ..Scope::default() };
-    when.is_true(&scope).unwrap_or(false)
 }
 
 /// What a status means where the profile says nothing.

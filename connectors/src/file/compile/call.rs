@@ -8,10 +8,11 @@ use oncely_core::template::{Target, Template, TextTree};
 
 use super::super::diagnostic::{Code, Finding};
 use super::super::profiles::Known;
-use super::super::raw::{RawAuth, RawEffect, RawMethod, RawRequest, RawTree};
+use super::super::raw::{RawAuth, RawEffect, RawMethod, RawTree};
 use super::super::read::{Entries, Field};
 use super::super::source::Span;
 use super::super::words::Millis;
+use super::lookup::Asked;
 use super::{Compiler, text};
 
 const CONNECT_MS: u64 = 2_000;
@@ -56,9 +57,11 @@ impl Compiler<'_> {
         self.repeats_unasked(&known, on_unknown, raw);
         let timeout = self.timeout(raw);
         let retry = self.retry(raw, at, &known.profile, on_unknown, timeout);
-        let record = self.record(raw);
+        let record = self.record(raw.record.as_ref());
         let limits = self.limits(raw);
         let request = request(self, &known)?;
+        let asked = Asked { raw, known: &known, on_unknown, timeout, request: &request };
+        let lookup = self.lookup(at, &asked);
         let mut reads_results = false;
         request.for_each_read(&mut |path| reads_results |= path.root == Root::Effects);
         Some(EffectBody::Call(Box::new(CallRule {
@@ -67,6 +70,7 @@ impl Compiler<'_> {
             record,
             profile: known.profile,
             on_unknown,
+            lookup,
             retry: retry?,
             timeout,
             limits,
@@ -100,8 +104,11 @@ impl Compiler<'_> {
         Timeout { connect_ms, total_ms }
     }
 
-    fn record(&mut self, raw: &RawEffect) -> Vec<(Box<str>, oncely_core::expr::Expr)> {
-        let raw = raw.record.as_ref().and_then(Field::get);
+    pub(super) fn record(
+        &mut self,
+        raw: Option<&Field<Entries<String>>>,
+    ) -> Vec<(Box<str>, oncely_core::expr::Expr)> {
+        let raw = raw.and_then(Field::get);
         let mut record = Vec::new();
         for (name, expr) in raw.into_iter().flat_map(|raw| &raw.0) {
             let Some((span, name)) = name.valid() else { continue };
@@ -150,7 +157,7 @@ impl Compiler<'_> {
         let headers = self.headers(request.headers.as_ref(), known);
         let auth = request.auth.as_ref().map(|auth| self.auth(auth));
         self.body_fits(known, request);
-        let body = self.body(request);
+        let body = self.body(request.json.as_ref(), request.form.as_ref());
         let auth = match auth {
             None => None,
             Some(auth) => Some(auth?),
@@ -258,8 +265,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn body(&mut self, raw: &RawRequest) -> Option<BodyRule> {
-        match (&raw.json, &raw.form) {
+    pub(super) fn body(
+        &mut self,
+        json: Option<&Field<RawTree>>,
+        form: Option<&Field<RawTree>>,
+    ) -> Option<BodyRule> {
+        match (json, form) {
             (None, None) => Some(BodyRule::None),
             (Some(json), None) => self.tree(json).map(BodyRule::Json),
             (None, Some(form)) => {

@@ -32,6 +32,7 @@ impl RawEffectType {
                 "timeout",
                 "retry",
                 "on_unknown",
+                "lookup",
                 "record",
                 "limits",
             ],
@@ -48,6 +49,7 @@ impl RawEffectType {
                 "timeout",
                 "retry",
                 "on_unknown",
+                "lookup",
                 "record",
                 "limits",
             ],
@@ -190,6 +192,7 @@ impl Compiler<'_> {
             ("timeout", raw.timeout.as_ref().and_then(Field::span)),
             ("retry", raw.retry.as_ref().and_then(Field::span)),
             ("on_unknown", raw.on_unknown.as_ref().and_then(Field::span)),
+            ("lookup", raw.lookup.as_ref().and_then(Field::span)),
             ("record", raw.record.as_ref().and_then(Field::span)),
             ("limits", raw.limits.as_ref().and_then(Field::span)),
         ];

@@ -131,11 +131,13 @@ fn before(graph: &[Vec<usize>], index: usize) -> BTreeSet<usize> {
 pub(super) fn results_read(rule: &EffectRule) -> Vec<Path> {
     let mut paths = BTreeSet::new();
     if let EffectBody::Call(call) = &rule.body {
-        call.request.for_each_read(&mut |path| {
+        let mut of_results = |path: &Path| {
             if path.root == Root::Effects {
                 paths.insert(path.clone());
             }
-        });
+        };
+        call.request.for_each_read(&mut of_results);
+        call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(&mut of_results));
     }
     paths.into_iter().collect()
 }

@@ -7,6 +7,7 @@ mod effect;
 mod email;
 mod graph;
 mod identity;
+mod lookup;
 mod profile;
 mod repeat;
 mod samples;
@@ -218,8 +219,16 @@ impl<'a> Compiler<'a> {
         };
         let plans = effects.iter().filter_map(|effect| match &effect.body {
             oncely_core::connector::EffectBody::Call(call) => {
-                let last = call.retry.elapsed_ms_max().saturating_add(call.timeout.total_ms);
-                Some((last, format!("the retries of `{}`", effect.id)))
+                let retries = call.retry.elapsed_ms_max().saturating_add(call.timeout.total_ms);
+                Some(match &call.lookup {
+                    None => (retries, format!("the retries of `{}`", effect.id)),
+                    Some(lookup) => {
+                        // Asked for as long again after everything has settled.
+                        let asking = lookup.settle_ms.saturating_add(call.retry.elapsed_ms_max());
+                        let whole = retries.saturating_add(asking);
+                        (whole, format!("the retries and look-ups of `{}`", effect.id))
+                    }
+                })
             }
             oncely_core::connector::EffectBody::Ledger(_) => None,
         });

@@ -72,6 +72,9 @@ impl Compiler<'_> {
                 None => self.add(Finding::new(Code::BadName, span, "this is no header's name")),
             }
         }
+        if let Some(lookup) = raw.lookup.as_ref().and_then(Field::get) {
+            known.lookup = Some(Arc::new(lookup.clone()));
+        }
         let statuses = raw.statuses.as_ref().and_then(Field::get).into_iter().flatten();
         let statuses = statuses.filter_map(Field::valid);
         let mut rules: Vec<StatusRule> =
@@ -151,7 +154,7 @@ impl Compiler<'_> {
         match on_unknown {
             // The same key makes a repeat safe; and who assumes it done has declared the risk.
             OnUnknown::RetrySameKey | OnUnknown::AssumeDone => return,
-            OnUnknown::Hold => {}
+            OnUnknown::Hold | OnUnknown::Reconcile => {}
         }
         let repeats = |rule: &&StatusRule| {
             let again = matches!(rule.class, StatusClass::NotApplied | StatusClass::Throttled);

@@ -68,10 +68,7 @@ impl Compiler<'_> {
         match raw {
             RawUnknown::Hold => OnUnknown::Hold,
             RawUnknown::AssumeDone => OnUnknown::AssumeDone,
-            RawUnknown::Reconcile => {
-                self.not_yet(span, "`on_unknown: reconcile`", "reconcile");
-                OnUnknown::Hold
-            }
+            RawUnknown::Reconcile => OnUnknown::Reconcile,
             RawUnknown::RetrySameKey => {
                 if profile.key_header.is_none() {
                     let text = "without a key that the provider knows, a repeat can act twice";

@@ -48,6 +48,8 @@ pub(super) const REQUEST: Scope = Scope {
 };
 /// When an answer is classified.
 pub(super) const PROFILE: Scope = Scope { roots: &[Root::Response], place: "in a profile" };
+/// When the answer to a look-up is read.
+pub(super) const LOOKUP: Scope = Scope { roots: &[Root::Response], place: "in `lookup`" };
 pub(super) const ANSWER: Scope = Scope { roots: &[Root::Response], place: "in `record`" };
 
 impl Compiler<'_> {

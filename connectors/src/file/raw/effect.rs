@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::read::{Entries, Field, Later};
 use super::super::words::{Backoff, Millis, OneOrMany, PerTime, Window};
-use super::RawTree;
+use super::{RawLookup, RawTree};
 
 /// One outside action.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -60,11 +60,12 @@ pub(crate) struct RawEffect {
     pub(crate) retry: Option<Field<RawRetry>>,
     /// What follows when it cannot be known whether the provider acted; `hold` unless set.
     pub(crate) on_unknown: Option<Field<RawUnknown>>,
+    /// How the provider is asked whether the effect took place, for `reconcile` and, past the key's
+    /// window, for `retry_same_key`.
+    pub(crate) lookup: Option<Field<RawLookup>>,
     /// What is kept of the answer: names and expressions over `response`.
     pub(crate) record: Option<Field<Entries<String>>>,
     pub(crate) limits: Option<Field<RawLimits>>,
-    #[schemars(skip)]
-    pub(crate) lookup: Option<Later>,
     #[schemars(skip)]
     pub(crate) compensate: Option<Later>,
     #[schemars(skip)]
@@ -138,7 +139,7 @@ pub(crate) enum RawMethod {
 }
 
 /// Credentials: one of the three, by reference.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(expecting = "a map", deny_unknown_fields)]
 #[schemars(rename = "Auth")]
 pub(crate) struct RawAuth {
@@ -148,7 +149,7 @@ pub(crate) struct RawAuth {
     pub(crate) header: Option<Field<RawAuthHeader>>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(expecting = "a map", deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct RawBasic {
@@ -156,7 +157,7 @@ pub(crate) struct RawBasic {
     pub(crate) password: Option<Field<String>>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(expecting = "a map", deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct RawAuthHeader {
@@ -247,9 +248,8 @@ pub(crate) struct RawRetry {
 pub(crate) enum RawUnknown {
     Hold,
     RetrySameKey,
-    AssumeDone,
-    #[schemars(skip)]
     Reconcile,
+    AssumeDone,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

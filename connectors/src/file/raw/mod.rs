@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "what is refused while reading is never read afterwards")]
 
 mod effect;
+mod lookup;
 mod profile;
 mod shapes;
 
@@ -13,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::effect::*;
+pub(crate) use self::lookup::*;
 pub(crate) use self::profile::*;
 pub(crate) use self::shapes::{RawFingerprint, RawGap, RawTree};
 use super::read::{Entries, Field, Later};

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::read::{Entries, Field};
 use super::super::words::{Millis, Statuses};
-use super::RawIdempotency;
+use super::{RawIdempotency, RawLookup};
 
 /// What a provider does with our requests.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -22,6 +22,8 @@ pub(crate) struct RawProfile {
     pub(crate) headers: Option<Field<Entries<String>>>,
     /// The kind of body that it takes.
     pub(crate) body: Option<Field<RawBodyKind>>,
+    /// How it is asked whether an effect took place.
+    pub(crate) lookup: Option<Field<RawLookup>>,
     /// Answers that mean something else than the common table says; the first that fits counts.
     pub(crate) statuses: Option<Field<Vec<Field<RawStatusRule>>>>,
 }

@@ -88,7 +88,7 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
                 match question.known.effects.get(&key) {
                     None => {
                         statuses.insert(key, Status::Waiting);
-                        owed.needs_payload |= call.request.is_none();
+                        owed.needs_payload |= body.needs_event_later();
                         owed.effects.push((key, call));
                     }
                     Some(EffectRow { status, request_hash })

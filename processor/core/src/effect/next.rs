@@ -1,12 +1,14 @@
-//! What follows from an attempt.
+//! What follows from an attempt, from a look-up, and from the death of a claim's worker.
 //!
-//! Reads: an effect's rule, what was recorded of it, and the outcome now seen. Gives: the state that
-//! follows. **Unknown is sticky**: once any attempt may have been applied, only a success or a
-//! person ends it; a later refusal, throttle, rejection or exhausted plan leaves it unknown.
+//! Reads: an effect's rule, what was recorded of it, and what is now seen. Gives: the state that
+//! follows. **Unknown is sticky**: once any attempt may have been applied, only a success, a look-up
+//! that is believed, or a person ends it; a later refusal, throttle, rejection or exhausted plan leaves
+//! it unknown.
 
+use super::lookup::Finding;
 use super::outcome::Outcome;
 use super::retry::Retry;
-use crate::connector::{CallRule, OnUnknown};
+use crate::connector::{CallRule, OnNotFound, OnUnknown};
 use crate::value::Value;
 
 /// Times that dead workers' claims of one effect are taken over before a person must look.
@@ -25,32 +27,64 @@ pub struct Policy {
     pub retry: Retry,
     /// How long a repeat with the same key is safe, counted from the first send; `None`: for ever.
     pub key_window_ms: Option<u64>,
+    /// `None`: the provider cannot be asked.
+    pub asking: Option<Asking>,
+}
+
+/// How a provider is believed.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// How long after a send, or after its worker was declared dead, "not found" is not believed yet.
+    pub settle_ms: u64,
+    pub on_not_found: OnNotFound,
 }
 
 impl Policy {
     pub fn of(rule: &CallRule) -> Self {
+        let asking = rule.lookup.as_ref().map(|lookup| Asking {
+            settle_ms: lookup.settle_ms,
+            on_not_found: lookup.on_not_found,
+        });
         Self {
             on_unknown: rule.on_unknown,
             retry: rule.retry,
             key_window_ms: rule.profile.key_window_ms,
+            asking,
         }
     }
 }
 
-/// What is on record of an effect when an outcome comes in.
-#[derive(Clone, Copy, Debug)]
+/// What is on record of an effect when something comes in.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct History {
     /// Attempts made, the one now seen included.
     pub attempts: u32,
     /// Those that the retry plan counts, the one now seen included if it is one.
     pub failures: u32,
+    /// Look-ups since the last send, the one now seen included.
+    pub lookups: u32,
     /// Since the first send (database time).
     pub elapsed_ms: u64,
     /// Since the first failure that no other answer has followed; zero if there is none yet.
     pub failing_ms: u64,
+    /// When it was claimed: since the last attempt that may have been applied, or since the worker of
+    /// one was declared dead (database time).
+    pub quiet_ms: u64,
     /// An attempt before this one may have been applied.
     pub was_unknown: bool,
+    /// It was decided to ask before anything is sent again.
+    pub asks: bool,
     pub takeovers: u16,
+}
+
+/// What a claimed effect is claimed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    Send,
+    /// Ask the provider whether an earlier attempt was applied.
+    LookUp,
+    /// Nothing may be done without a person.
+    Hold(Why),
 }
 
 /// The state that follows.
@@ -67,11 +101,15 @@ pub enum Next {
     Unknown {
         due_in_ms: u64,
     },
+    /// Ask the provider then.
+    Asking {
+        due_in_ms: u64,
+    },
     Held {
         why: Why,
     },
     Rejected,
-    /// Back to waiting, and the lane stops until the configuration is mended.
+    /// Back to where it was, and the lane stops until the configuration is mended.
     Halted {
         was_unknown: bool,
     },
@@ -84,6 +122,8 @@ pub enum Why {
     KeyWindowPassed,
     PlanExhausted,
     TakenOverTooOften,
+    NobodySaid,
+    Unaskable,
 }
 
 impl Why {
@@ -96,7 +136,30 @@ impl Why {
             }
             Self::PlanExhausted => "the retry plan is exhausted",
             Self::TakenOverTooOften => "three workers died while they held it",
+            Self::NobodySaid => {
+                "the provider may have applied it, and no look-up told for as long as retries may last"
+            }
+            Self::Unaskable => {
+                "the provider may have applied it, and the look-up cannot be made any more"
+            }
         }
+    }
+}
+
+/// What a claim is for. Once an attempt may have been applied, something is sent again only with a key
+/// that the provider still knows.
+pub fn act(policy: &Policy, history: &History) -> Act {
+    if !history.was_unknown {
+        return Act::Send;
+    }
+    let ask = |why| if policy.asking.is_some() { Act::LookUp } else { Act::Hold(why) };
+    match policy.on_unknown {
+        OnUnknown::RetrySameKey if history.asks => ask(Why::UnknownOutcome),
+        OnUnknown::RetrySameKey if in_window(policy, history, 0) => Act::Send,
+        OnUnknown::RetrySameKey => ask(Why::KeyWindowPassed),
+        OnUnknown::Reconcile => ask(Why::UnknownOutcome),
+        // The file said otherwise when it became unknown.
+        OnUnknown::Hold | OnUnknown::AssumeDone => Act::Hold(Why::UnknownOutcome),
     }
 }
 
@@ -121,6 +184,46 @@ pub fn next_step(policy: &Policy, history: &History, outcome: &Outcome, draw: u3
     }
 }
 
+/// What follows from a look-up. That nothing was found is believed only once nothing that was sent can
+/// appear any more.
+pub fn after_lookup(policy: &Policy, history: &History, finding: &Finding, draw: u32) -> Next {
+    let Some(asking) = policy.asking else {
+        return Next::Held { why: Why::UnknownOutcome };
+    };
+    let backoff_ms = policy.retry.backoff_ms(history.lookups, draw);
+    match finding {
+        Finding::Found(result) => Next::Done { result: result.clone() },
+        Finding::NotFound if history.quiet_ms < asking.settle_ms => {
+            let left_ms = asking.settle_ms.saturating_sub(history.quiet_ms);
+            Next::Asking { due_in_ms: backoff_ms.min(left_ms) }
+        }
+        Finding::NotFound => match asking.on_not_found {
+            OnNotFound::Fail => Next::Rejected,
+            OnNotFound::Resend if policy.retry.allows(history.failures, 0) => {
+                Next::Waiting { due_in_ms: 0 }
+            }
+            OnNotFound::Resend => Next::Held { why: Why::PlanExhausted },
+        },
+        Finding::Halted => Next::Halted { was_unknown: true },
+        Finding::Unaskable => Next::Held { why: Why::Unaskable },
+        Finding::Undecided | Finding::Unanswered { .. } => {
+            let overdue_ms = history.quiet_ms.saturating_sub(asking.settle_ms);
+            if overdue_ms > policy.retry.elapsed_ms_max() {
+                return Next::Held { why: Why::NobodySaid };
+            }
+            let asked_ms = match finding {
+                Finding::Unanswered { retry_after_ms } => retry_after_ms.unwrap_or(0),
+                Finding::Found(_)
+                | Finding::NotFound
+                | Finding::Undecided
+                | Finding::Halted
+                | Finding::Unaskable => 0,
+            };
+            Next::Asking { due_in_ms: backoff_ms.max(asked_ms.min(RETRY_AFTER_MS_MAX)) }
+        }
+    }
+}
+
 /// What follows when the worker that held the claim is dead: it may have sent it.
 pub fn after_death(policy: &Policy, history: &History, draw: u32) -> Next {
     if history.takeovers >= TAKEOVERS_MAX {
@@ -128,10 +231,12 @@ pub fn after_death(policy: &Policy, history: &History, draw: u32) -> Next {
     }
     match policy.on_unknown {
         // Nothing was seen, so there is nothing to wait for: the same key is safe at once.
-        OnUnknown::RetrySameKey if in_window(policy, history, 0) => Next::Unknown { due_in_ms: 0 },
-        OnUnknown::RetrySameKey | OnUnknown::Hold | OnUnknown::AssumeDone => {
-            unknown(policy, history, draw)
+        OnUnknown::RetrySameKey if !history.asks && in_window(policy, history, 0) => {
+            Next::Unknown { due_in_ms: 0 }
         }
+        OnUnknown::RetrySameKey => ask(policy, 0, Why::KeyWindowPassed),
+        OnUnknown::Reconcile => ask(policy, 0, Why::UnknownOutcome),
+        OnUnknown::Hold | OnUnknown::AssumeDone => unknown(policy, history, draw),
     }
 }
 
@@ -140,6 +245,7 @@ fn unknown(policy: &Policy, history: &History, draw: u32) -> Next {
         OnUnknown::RetrySameKey => {
             repeat(policy, history, policy.retry.backoff_ms(history.failures, draw))
         }
+        OnUnknown::Reconcile => ask(policy, first_ask_ms(policy, draw), Why::UnknownOutcome),
         OnUnknown::Hold => Next::Held { why: Why::UnknownOutcome },
         OnUnknown::AssumeDone => Next::Done { result: Value::Null },
     }
@@ -147,33 +253,51 @@ fn unknown(policy: &Policy, history: &History, draw: u32) -> Next {
 
 fn still_unknown(policy: &Policy, history: &History, outcome: &Outcome, draw: u32) -> Next {
     match (policy.on_unknown, outcome) {
-        (OnUnknown::RetrySameKey, Outcome::Halted) => Next::Halted { was_unknown: true },
+        (OnUnknown::RetrySameKey | OnUnknown::Reconcile, Outcome::Halted) => {
+            Next::Halted { was_unknown: true }
+        }
         (OnUnknown::RetrySameKey, Outcome::Throttled { retry_after_ms }) => {
             let asked = retry_after_ms.unwrap_or(0).min(RETRY_AFTER_MS_MAX);
             let due_in_ms = asked.max(policy.retry.backoff_ms(history.attempts, draw));
             if in_window(policy, history, due_in_ms) {
                 Next::Unknown { due_in_ms }
             } else {
-                Next::Held { why: Why::KeyWindowPassed }
+                ask(policy, first_ask_ms(policy, draw), Why::KeyWindowPassed)
             }
         }
         // A refusal says what this attempt did, not what an earlier one did.
-        (OnUnknown::RetrySameKey, Outcome::Rejected) => Next::Held { why: Why::UnknownOutcome },
-        (OnUnknown::RetrySameKey | OnUnknown::Hold | OnUnknown::AssumeDone, _) => {
-            unknown(policy, history, draw)
+        (OnUnknown::RetrySameKey, Outcome::Rejected) => {
+            ask(policy, first_ask_ms(policy, draw), Why::UnknownOutcome)
         }
+        (
+            OnUnknown::RetrySameKey
+            | OnUnknown::Reconcile
+            | OnUnknown::Hold
+            | OnUnknown::AssumeDone,
+            _,
+        ) => unknown(policy, history, draw),
     }
 }
 
-/// The same bytes again, if both the plan and the provider's key window still allow it then.
+/// The same bytes again, if both the plan and the provider's key window still allow it then; else the
+/// provider is asked.
 fn repeat(policy: &Policy, history: &History, due_in_ms: u64) -> Next {
     if !in_window(policy, history, due_in_ms) {
-        return Next::Held { why: Why::KeyWindowPassed };
+        return ask(policy, due_in_ms, Why::KeyWindowPassed);
     }
     if !policy.retry.allows(history.failures, history.failing_ms) {
-        return Next::Held { why: Why::PlanExhausted };
+        return ask(policy, due_in_ms, Why::PlanExhausted);
     }
     Next::Unknown { due_in_ms }
+}
+
+/// Asks the provider, where it can be asked.
+fn ask(policy: &Policy, due_in_ms: u64, why: Why) -> Next {
+    if policy.asking.is_some() { Next::Asking { due_in_ms } } else { Next::Held { why } }
+}
+
+fn first_ask_ms(policy: &Policy, draw: u32) -> u64 {
+    policy.retry.backoff_ms(1, draw)
 }
 
 /// Whether a send in `due_in_ms` falls inside the provider's key window.
@@ -190,154 +314,4 @@ fn refused(policy: &Policy, history: &History, draw: u32) -> Next {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn policy(on_unknown: OnUnknown) -> Policy {
-        Policy {
-            on_unknown,
-            retry: Retry::new(5, 10, 1_000, 100_000).unwrap(),
-            key_window_ms: Some(50_000),
-        }
-    }
-
-    fn outcome() -> impl Strategy<Value = Outcome> {
-        prop_oneof![
-            Just(Outcome::NotApplied),
-            prop::option::of(0_u64..10_000_000)
-                .prop_map(|retry_after_ms| Outcome::Throttled { retry_after_ms }),
-            Just(Outcome::Rejected),
-            Just(Outcome::Halted),
-            Just(Outcome::Unknown),
-            Just(Outcome::Done(Value::Null)),
-        ]
-    }
-
-    fn rule() -> impl Strategy<Value = OnUnknown> {
-        prop_oneof![
-            Just(OnUnknown::RetrySameKey),
-            Just(OnUnknown::Hold),
-            Just(OnUnknown::AssumeDone)
-        ]
-    }
-
-    fn blank() -> History {
-        History {
-            attempts: 0,
-            failures: 0,
-            elapsed_ms: 0,
-            failing_ms: 0,
-            was_unknown: false,
-            takeovers: 0,
-        }
-    }
-
-    proptest! {
-        /// A plan is exhausted by failures alone: by as many as it allows, or by an unbroken row of
-        /// them that is longer than it allows. Nothing else ends the tries but the key's window.
-        #[test]
-        fn only_failures_exhaust_a_plan(
-            seen in prop::collection::vec((outcome(), 1_u64..90_000), 1..40), draw: u32, window: bool,
-        ) {
-            let window = window.then_some(50_000);
-            let policy = Policy { key_window_ms: window, ..policy(OnUnknown::RetrySameKey) };
-            let mut history = blank();
-            let mut failing = false;
-            for (outcome, took) in seen {
-                let failed = outcome.class().is_failure();
-                history.attempts += 1;
-                history.failures += u32::from(failed);
-                history.elapsed_ms += took;
-                history.failing_ms = if failing { history.failing_ms + took } else { 0 };
-                let exhausted = failed && (history.failures >= 5 || history.failing_ms > 100_000);
-                let next = next_step(&policy, &history, &outcome, draw);
-                let held = matches!(next, Next::Held { why: Why::PlanExhausted });
-                prop_assert!(!held || exhausted, "{:?} {:?}", history, outcome);
-                let late = matches!(next, Next::Held { why: Why::KeyWindowPassed });
-                prop_assert!(!exhausted || held || late, "{:?} {:?}", history, outcome);
-                if matches!(next, Next::Done { .. } | Next::Held { .. } | Next::Rejected) {
-                    break;
-                }
-                history.was_unknown |= outcome == Outcome::Unknown;
-                failing = failed;
-            }
-        }
-
-        /// Whatever follows an unknown attempt, no outcome but a success makes it look applied or
-        /// refused for sure, and nothing is ever sent again outside `retry_same_key`.
-        #[test]
-        fn unknown_is_sticky(
-            rule in rule(), seen in prop::collection::vec(outcome(), 1..30), draw: u32, step in 1_u64..20_000,
-        ) {
-            let policy = policy(rule);
-            let mut history = blank();
-            for outcome in seen {
-                history.attempts += 1;
-                history.failures += u32::from(outcome.class().is_failure());
-                let next = next_step(&policy, &history, &outcome, draw);
-                let unknown = history.was_unknown || outcome == Outcome::Unknown;
-                let success = matches!(outcome, Outcome::Done(_));
-                match &next {
-                    Next::Waiting { .. } => prop_assert!(!unknown),
-                    Next::Rejected => prop_assert!(!unknown && outcome == Outcome::Rejected),
-                    Next::Halted { was_unknown } => prop_assert_eq!(*was_unknown, unknown),
-                    Next::Done { .. } => prop_assert!(success || (unknown && rule == OnUnknown::AssumeDone)),
-                    Next::Unknown { due_in_ms } => {
-                        prop_assert!(unknown && rule == OnUnknown::RetrySameKey);
-                        prop_assert!(history.elapsed_ms + due_in_ms < 50_000);
-                    }
-                    Next::Held { .. } => prop_assert!(!success),
-                }
-                if matches!(next, Next::Done { .. } | Next::Held { .. } | Next::Rejected) {
-                    break;
-                }
-                history.was_unknown = unknown;
-                history.elapsed_ms += step;
-            }
-        }
-
-        #[test]
-        fn a_dead_workers_claim_is_never_free(rule in rule(), elapsed in 0_u64..200_000, takeovers in 0_u16..6, draw: u32) {
-            let history = History { attempts: 1, elapsed_ms: elapsed, takeovers, ..blank() };
-            let next = after_death(&policy(rule), &history, draw);
-            let allowed = match next {
-                Next::Unknown { .. } => rule == OnUnknown::RetrySameKey && elapsed < 50_000,
-                Next::Held { .. } => true,
-                Next::Done { .. } => rule == OnUnknown::AssumeDone,
-                Next::Waiting { .. } | Next::Rejected | Next::Halted { .. } => false,
-            };
-            prop_assert!(allowed);
-            if takeovers >= TAKEOVERS_MAX {
-                prop_assert_eq!(next, Next::Held { why: Why::TakenOverTooOften });
-            }
-        }
-    }
-
-    #[test]
-    fn p11_past_the_key_window_nothing_is_sent_again() {
-        let late =
-            History { attempts: 1, failures: 1, elapsed_ms: 60_000, was_unknown: true, ..blank() };
-        let next = next_step(&policy(OnUnknown::RetrySameKey), &late, &Outcome::Unknown, 0);
-        assert_eq!(next, Next::Held { why: Why::KeyWindowPassed });
-    }
-
-    #[test]
-    fn b2_a_refused_credential_stops_the_lane_and_rejects_nothing() {
-        let first = History { attempts: 1, ..blank() };
-        let next = next_step(&policy(OnUnknown::Hold), &first, &Outcome::Halted, 0);
-        assert_eq!(next, Next::Halted { was_unknown: false });
-    }
-
-    #[test]
-    fn a_refusal_after_hours_of_throttling_is_the_first_of_its_plan() {
-        let hours = 2 * 3_600_000;
-        let many = History { attempts: 500, elapsed_ms: hours, ..blank() };
-        let throttled = Outcome::Throttled { retry_after_ms: Some(2_000) };
-        let next = next_step(&policy(OnUnknown::Hold), &many, &throttled, 0);
-        assert_eq!(next, Next::Waiting { due_in_ms: 2_000 });
-        let refused = History { attempts: 501, failures: 1, ..many };
-        let next = next_step(&policy(OnUnknown::Hold), &refused, &Outcome::NotApplied, u32::MAX);
-        assert_eq!(next, Next::Waiting { due_in_ms: 9 }, "the back-off begins at its first step");
-    }
-}
+mod tests;

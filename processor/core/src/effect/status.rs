@@ -7,7 +7,7 @@ pub enum Status {
     Waiting,
     /// About to be sent, or sent and not yet settled, by one worker.
     Claimed,
-    /// The provider may have applied it; its rule says what follows at its due time.
+    /// The provider may have applied it; at its due time it is repeated with its key, or asked for.
     Unknown,
     /// A person decides.
     Held,

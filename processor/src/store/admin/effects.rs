@@ -37,6 +37,8 @@ pub struct EffectRow {
     pub attempts: i32,
     /// Those of them that the retry plan counts.
     pub failures: i32,
+    /// Since the last send.
+    pub lookups: i32,
     pub takeovers: i16,
     pub was_unknown: bool,
     pub status_code: Option<i16>,
@@ -62,6 +64,7 @@ struct Columns {
     version: i64,
     attempts: i32,
     failures: i32,
+    lookups: i32,
     takeovers: i16,
     was_unknown: bool,
     status_code: Option<i16>,
@@ -90,6 +93,7 @@ impl Columns {
             version: self.version,
             attempts: self.attempts,
             failures: self.failures,
+            lookups: self.lookups,
             takeovers: self.takeovers,
             was_unknown: self.was_unknown,
             status_code: self.status_code,

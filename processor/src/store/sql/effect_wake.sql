@@ -13,7 +13,9 @@ SET status = CASE u.turn WHEN 'claim' THEN 'claimed' WHEN 'skip' THEN 'skipped' 
 FROM UNNEST($1::uuid[], $2::text[]) AS u (key, turn)
 WHERE e.key = u.key AND e.status = 'waiting'
 RETURNING e.key, coalesce(e.fence, 0) AS "fence!", e.event, e.lane, e.version, e.name, e.connector,
-          e.tenant, e.business_id, e.request, e.was_unknown, e.attempts, e.failures, e.takeovers, e.after_keys,
+          e.tenant, e.business_id, e.request, e.was_unknown, e.asks, e.attempts, e.failures,
+          e.lookups, e.takeovers, e.after_keys,
           coalesce((extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint, 0) AS "elapsed_ms!",
           (extract(epoch FROM now() - e.failing_since) * 1000)::bigint AS failing_ms,
+          (extract(epoch FROM now() - e.unknown_at) * 1000)::bigint AS quiet_ms,
           e.status
