@@ -70,14 +70,16 @@ async fn w3_killed_before_the_first_byte_and_sent_once_after_not_found_is_believ
     world.run().await;
     world.settled().await;
     assert_eq!(world.effects_in("done").await, 6);
-    assert_eq!(world.provider.counts().received, 6, "sent once, by the second worker");
+    // What was on the way when the worker died may arrive after it, and is found then.
+    assert_eq!(world.provider.counts().received, 6, "each arrived once");
     let early = format!(
         "SELECT count(*) FROM oncely.effect e, oncely.worker w WHERE w.dead_at IS NOT NULL
-         AND e.last_sent_at < w.dead_at + interval '{SETTLE_MS} milliseconds'"
+         AND e.attempts > 0 AND e.last_sent_at < w.dead_at + interval '{SETTLE_MS} milliseconds'"
     );
     assert_eq!(world.count(&early).await, 0, "believed before everything had settled");
-    let asked = "SELECT count(DISTINCT effect) FROM oncely.attempt WHERE outcome = 'not_found'";
-    assert_eq!(world.count(asked).await, 6);
+    let unasked = "SELECT count(*) FROM oncely.effect e WHERE attempts > 0 AND NOT EXISTS (
+        SELECT FROM oncely.attempt a WHERE a.effect = e.key AND a.outcome = 'not_found')";
+    assert_eq!(world.count(unasked).await, 0, "sent again without having asked");
     world.check_invariants().await;
 }
 
