@@ -157,3 +157,34 @@ async fn p5_an_endpoint_that_is_gone_is_called_no_more() {
     }
     world.check_invariants().await;
 }
+
+/// S3, P10: an endpoint that does not know the secret yet, or has moved, halts nobody else's webhooks; it
+/// is told when it has mended that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_p10_an_endpoint_that_refuses_stops_no_other() {
+    let wiring = Wiring::invoices("refusing").effects([webhook()]);
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    world.provider.fail(Rule::always(Fault::status(307)).to("/webhooks/moved"));
+    world.run().await;
+    let (shop, moved) = (endpoint(&world, "shop"), endpoint(&world, "moved"));
+    let refused = pay(&world, 1, &moved).await;
+    let unknown = pay(&world, 2, &shop).await;
+    for invoice in [&refused, &unknown] {
+        world.owe("webhook", invoice, Ending::Done);
+    }
+    let tried = "SELECT count(*) FROM oncely.effect WHERE failures >= 2";
+    world.until_count("both to be tried again", tried, 2).await;
+    world.provider.set_webhook_secrets(WEBHOOK_SECRETS.map(|(_, secret)| secret.to_owned()));
+    let done = async || world.status_of("webhook", &unknown).await.as_deref() == Some("done");
+    world.until("the shop to be told", done).await;
+    let third = pay(&world, 3, &shop).await;
+    world.owe("webhook", &third, Ending::Done);
+    let done = async || world.status_of("webhook", &third).await.as_deref() == Some("done");
+    world.until("others to be told meanwhile", done).await;
+    let log = world.provider.read_log().unwrap();
+    assert_eq!(log.calls_at("/plain/elsewhere"), 0, "a redirect is not followed");
+    let why = world.sql("SELECT DISTINCT note FROM oncely.attempt WHERE status_code = 307").await;
+    assert!(why[0][0].as_deref().unwrap().contains("redirects are not followed"), "{why:?}");
+    world.provider.heal();
+    world.check_invariants().await;
+}

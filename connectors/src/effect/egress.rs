@@ -24,7 +24,7 @@ pub struct Egress {
 pub enum EgressError {
     #[error("the url is not https")]
     Scheme,
-    #[error("the url names port {0}, and only 443 is open")]
+    #[error("the url names port {0}, and that one is not open")]
     Port(u16),
     #[error("the url has credentials in it")]
     Credentials,
@@ -58,8 +58,13 @@ impl Egress {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(EgressError::NoHost);
         };
-        if self.allows(&host.to_string(), Some(port)) {
+        let named = host.to_string();
+        if self.allows(&named, Some(port)) {
             return Ok(());
+        }
+        // Its name is not checked by the resolver any more.
+        if self.allows(&named, None) {
+            return Err(EgressError::Port(port));
         }
         if url.scheme() != "https" {
             return Err(EgressError::Scheme);
@@ -214,6 +219,10 @@ mod tests {
         let egress = Egress::allowing(["hooks.local", "10.0.0.7:8080", "[::1]:9"]);
         for open in ["http://hooks.local:81/", "http://10.0.0.7:8080/", "http://[::1]:9/"] {
             assert_eq!(check(&egress, open), Ok(()), "{open}");
+        }
+        let of_port = Egress::allowing(["hooks.local:8080"]);
+        for shut in ["https://hooks.local/", "http://hooks.local:81/"] {
+            assert!(matches!(check(&of_port, shut), Err(EgressError::Port(_))), "{shut}");
         }
         for shut in
             ["http://10.0.0.7:8081/", "http://hooks.local.evil.com/", "http://10.0.0.70:8080/"]

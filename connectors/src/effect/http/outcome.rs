@@ -85,7 +85,12 @@ fn answered(reply: &Reply, record: &Record, statuses: &Statuses) -> Classified {
             plain(Outcome::Throttled { retry_after_ms: retry_after_ms(&reply.headers) })
         }
         StatusClass::Rejected => plain(Outcome::Rejected),
-        StatusClass::Halted if (300..400).contains(&reply.status) => redirected(reply),
+        StatusClass::Halted if (300..400).contains(&reply.status) => {
+            redirected(reply, Outcome::Halted)
+        }
+        StatusClass::NotApplied if (300..400).contains(&reply.status) => {
+            redirected(reply, Outcome::NotApplied)
+        }
         StatusClass::Halted => plain(Outcome::Halted),
         StatusClass::Unknown if (300..400).contains(&reply.status) => sent_elsewhere(reply),
         StatusClass::Unknown => plain(Outcome::Unknown),
@@ -121,12 +126,12 @@ fn sent_elsewhere(reply: &Reply) -> Classified {
     Classified { outcome: Outcome::Unknown, cause: cause.into() }
 }
 
-fn redirected(reply: &Reply) -> Classified {
+fn redirected(reply: &Reply, outcome: Outcome) -> Classified {
     let cause = match location(reply) {
         Some(to) => format!("redirects are not followed; put the right url in place: {to}").into(),
         None => Cow::Borrowed("redirects are not followed"),
     };
-    Classified { outcome: Outcome::Halted, cause }
+    Classified { outcome, cause }
 }
 
 /// What the answer asks to wait, at most [`RETRY_AFTER_MS_MAX`]. A date counts from the answer's own

@@ -99,7 +99,7 @@ impl Compiler<'_> {
                 self.add(finding.help(help));
                 continue;
             }
-            hosts.push(text.into());
+            hosts.push(text.to_ascii_lowercase().into());
         }
         hosts
     }
