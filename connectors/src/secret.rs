@@ -113,6 +113,15 @@ pub fn resolve(text: &SecretText, source: &dyn SecretSource) -> Result<Secret, S
     Ok(Secret::new(value))
 }
 
+/// The secret with this name; `None` for what can be the name of none.
+///
+/// # Errors
+/// [`SecretError::Missing`] when it has no value.
+pub fn named(name: &str, source: &dyn SecretSource) -> Option<Result<Secret, SecretError>> {
+    let reference = is_name(name).then(|| Reference::Secret { name: name.into() })?;
+    Some(look_up(reference, source).map(Secret))
+}
+
 /// The value of every reference of a text, for whoever must recognise them in what comes back.
 ///
 /// # Errors

@@ -10,8 +10,12 @@ use oncely_tests::{Event, Record, Wiring, World};
 
 /// Pays an invoice whose owner is to be told at this url.
 async fn pay(world: &World, number: usize, endpoint: &str) -> String {
+    pay_as(world, "acct_7", number, endpoint).await
+}
+
+async fn pay_as(world: &World, tenant: &str, number: usize, endpoint: &str) -> String {
     let invoice = World::invoice(number);
-    let event = Event::paid(&invoice, 1);
+    let event = Event::paid(&invoice, 1).account(tenant);
     let mut json = event.json();
     json["data"]["endpoint"] = endpoint.into();
     let record = Record::of(json.to_string()).key(&invoice);
@@ -186,5 +190,56 @@ async fn s3_p10_an_endpoint_that_refuses_stops_no_other() {
     let why = world.sql("SELECT DISTINCT note FROM oncely.attempt WHERE status_code = 307").await;
     assert!(why[0][0].as_deref().unwrap().contains("redirects are not followed"), "{why:?}");
     world.provider.heal();
+    world.check_invariants().await;
+}
+
+/// S3: each tenant has a secret of its own, and changes it while the processor runs; one that has none yet
+/// waits for it, and nobody else does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_a_tenants_own_secret_signs_what_it_is_told() {
+    let mut hook = webhook();
+    let own = r#"["${secret:hook-{{ tenant }}}", "${secret:hook-old-{{ tenant }}}"]"#;
+    hook.replace(r#"["${secret:webhook_new}", "${secret:webhook_old}"]"#, own);
+    let mut world =
+        World::plan(Wiring::invoices("tenants").effects([hook])).partitions(1).start().await;
+    let [(_, new), (_, old)] = WEBHOOK_SECRETS;
+    let secrets = world.dir().join("secrets");
+    let set = |name: &str, secret: &str| std::fs::write(secrets.join(name), secret).unwrap();
+    world.provider.set_webhook_secrets([old.to_owned()]);
+    set("hook-acct_1", old);
+    world.run().await;
+    let to = endpoint(&world, "shop");
+    let (first, second) =
+        (pay_as(&world, "acct_1", 1, &to).await, pay_as(&world, "acct_2", 2, &to).await);
+    for invoice in [&first, &second] {
+        world.owe("webhook", invoice, Ending::Done);
+    }
+    let done =
+        async |invoice: &str| world.status_of("webhook", invoice).await.as_deref() == Some("done");
+    world.until("the first to be told", async || done(&first).await).await;
+    let missing = "SELECT count(*) FROM oncely.effect WHERE failures >= 2 AND status = 'waiting'
+        AND note LIKE '%secret:hook-acct_2%'";
+    world.until_count("the second to lack its secret", missing, 1).await;
+    assert_eq!(world.provider.counts().received, 1, "nothing goes out unsigned");
+    set("hook-acct_2", old);
+    world.until("the second to be told", async || done(&second).await).await;
+    // The receiver goes over: for a while both sign, and then the new one alone.
+    set("hook-old-acct_1", old);
+    set("hook-acct_1", new);
+    let third = pay_as(&world, "acct_1", 3, &to).await;
+    world.owe("webhook", &third, Ending::Done);
+    world.until("the third to be told", async || done(&third).await).await;
+    world.provider.set_webhook_secrets([new.to_owned()]);
+    std::fs::remove_file(secrets.join("hook-old-acct_1")).unwrap();
+    let fourth = pay_as(&world, "acct_1", 4, &to).await;
+    world.owe("webhook", &fourth, Ending::Done);
+    world.settled().await;
+    let log = world.provider.read_log().unwrap();
+    let signatures = |call: oncely_rig::provider::log::Call<'_>| {
+        call.signed.map_or(0, |signed| signed.signatures.split(' ').count())
+    };
+    assert_eq!(log.calls().map(signatures).collect::<Vec<_>>(), [1, 1, 2, 1]);
+    assert_eq!(log.answers_with(401), 0);
+    set("hook-acct_2", new);
     world.check_invariants().await;
 }

@@ -4,7 +4,9 @@
 //! attempt per request. Never: repeats a request by itself, stores a credential, or sends after the
 //! caller's right to send has ended.
 
-use oncely_core::connector::{CallRule, RequestRule, SecretText, WebhookRule};
+use std::sync::Arc;
+
+use oncely_core::connector::{CallRule, RequestRule, WebhookRule};
 use oncely_core::effect::lookup::{Finding, LookedUp};
 use oncely_core::effect::outcome::{Attempt, Outcome};
 use oncely_core::effect::request::{HttpRequest, Request};
@@ -15,8 +17,8 @@ use super::egress::{Egress, EgressError};
 use super::email::EmailPerformer;
 use super::http::lookup::Asker;
 use super::http::{Dispatch, HttpPerformer};
-use super::webhook::{Signer, SigningError};
-use crate::secret::{Secret, SecretError, SecretSource, resolve};
+use super::webhook::{Keyring, KeyringError};
+use crate::secret::{SecretError, SecretSource};
 
 /// Performs the calls of one effect. One per effect and process; shared by all of its calls.
 #[derive(Debug)]
@@ -75,8 +77,8 @@ pub enum PerformerError {
          scheme and host in the connector file"
     )]
     SecretToEventHost,
-    #[error("`{reference}`: {cause}; make one with `echo whsec_$(openssl rand -base64 32)`")]
-    WebhookSecret { reference: Box<str>, cause: SigningError },
+    #[error(transparent)]
+    Signing(#[from] KeyringError),
     #[error("{cause}; if it is one of your own, write it into the endpoint's `allow`")]
     Endpoint { cause: EgressError },
     #[error("the mail server's url must be `smtp://`, `smtps://` or `smtp+starttls://` and a host")]
@@ -97,28 +99,30 @@ impl Performer {
     /// [`PerformerError`] says what of the configuration is to be put right.
     pub fn new(
         rule: &CallRule,
-        secrets: &dyn SecretSource,
+        secrets: &Arc<dyn SecretSource>,
         egress: &Egress,
         wall_ms: fn() -> i64,
     ) -> Result<Self, PerformerError> {
         let kind = match &rule.request {
             RequestRule::Http(http) => {
-                let dispatch = Dispatch::plain(http, secrets, egress)?;
+                let dispatch = Dispatch::plain(http, &**secrets, egress)?;
                 Kind::Http(HttpPerformer::new(rule, http, dispatch)?)
             }
             RequestRule::Webhook(webhook) => {
                 let dispatch = dispatch(webhook, secrets, egress, wall_ms)?;
                 Kind::Http(HttpPerformer::new(rule, &webhook.http, dispatch)?)
             }
-            RequestRule::Smtp(smtp) => Kind::Email(EmailPerformer::new(rule, smtp, secrets)?),
+            RequestRule::Smtp(smtp) => Kind::Email(EmailPerformer::new(rule, smtp, &**secrets)?),
         };
         let asker = rule.lookup.as_ref();
-        let asker = asker.map(|lookup| Asker::new(rule, lookup, secrets, egress)).transpose()?;
+        let asker = asker.map(|lookup| Asker::new(rule, lookup, &**secrets, egress)).transpose()?;
         Ok(Self { kind, asker })
     }
 
     /// Sends `request` once, and answers within the effect's total timeout (plus at most a second in
     /// which the connection is put away).
+    ///
+    /// `tenant` may have secrets of its own, with which its webhooks are signed.
     ///
     /// `may_send` says whether the caller may still send; it must be quick, and is asked more than
     /// once: at the start, and again after connecting, when the request lies ready and its first
@@ -127,13 +131,19 @@ impl Performer {
     /// timeout. For a mail the effect begins with the message itself, after the envelope.
     ///
     /// Dropping the future holds back what has not begun; what has begun is unknown to all.
-    pub async fn perform<F>(&self, key: &Key, request: &Request, may_send: F) -> Performed
+    pub async fn perform<F>(
+        &self,
+        key: &Key,
+        tenant: &str,
+        request: &Request,
+        may_send: F,
+    ) -> Performed
     where
         F: Fn() -> bool + Send + Sync + 'static,
     {
         match (&self.kind, request) {
             (Kind::Http(http), Request::Http(request)) => {
-                http.perform(key, request, may_send).await
+                http.perform(key, tenant, request, may_send).await
             }
             (Kind::Email(email), Request::Email(request)) => {
                 email.perform(key, request, may_send).await
@@ -163,22 +173,13 @@ impl Performer {
 /// An endpoint is somebody else's, whoever names it: the guard stands before every one.
 fn dispatch(
     webhook: &WebhookRule,
-    secrets: &dyn SecretSource,
+    secrets: &Arc<dyn SecretSource>,
     egress: &Egress,
     wall_ms: fn() -> i64,
 ) -> Result<Dispatch, PerformerError> {
     let egress = egress.and(&webhook.allow);
-    let secret = |text: &SecretText| -> Result<Secret, PerformerError> {
-        let secret = resolve(text, secrets)?;
-        let named = |cause| PerformerError::WebhookSecret { reference: text.0.clone(), cause };
-        Signer::new(std::slice::from_ref(&secret)).map_err(named)?;
-        Ok(secret)
-    };
-    let secrets = webhook.secrets.iter().map(secret).collect::<Result<Vec<_>, _>>()?;
-    let signer = Signer::new(&secrets);
-    let signer = signer
-        .map_err(|cause| PerformerError::WebhookSecret { reference: "secrets".into(), cause })?;
-    Dispatch::signed(&webhook.http, egress, signer, wall_ms)
+    let keyring = Keyring::new(&webhook.secrets, secrets)?;
+    Dispatch::signed(&webhook.http, egress, keyring, wall_ms)
 }
 
 /// The effect's type was changed while requests of the old type were waiting.

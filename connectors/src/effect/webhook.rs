@@ -6,13 +6,17 @@
 //! Never: shows a secret.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use oncely_core::connector::{SecretText, SigningSecret};
+use oncely_core::expr::Scope;
+use oncely_core::template::{Target, Template, TemplateError};
 use sha2::Sha256;
 
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretError, SecretSource, named, resolve};
 
 /// The id of a webhook: the effect key.
 pub(super) const ID: &str = "webhook-id";
@@ -37,6 +41,111 @@ pub enum SigningError {
     Length(usize),
     #[error("a webhook needs a secret to sign with")]
     None,
+}
+
+/// Why the webhooks of an endpoint, or of one tenant, cannot be signed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyringError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("`{reference}`: {cause}; make one with `echo whsec_$(openssl rand -base64 32)`")]
+    Signing { reference: Box<str>, cause: SigningError },
+    #[error("the name of the tenant's secret: {0}")]
+    Name(String),
+    #[error("the name of the tenant's secret does not compile: {0}")]
+    Template(#[from] TemplateError),
+}
+
+impl KeyringError {
+    /// The tenant is one for whom there can be no secret.
+    pub(super) const fn is_of_event(&self) -> bool {
+        matches!(self, Self::Name(_))
+    }
+}
+
+/// The secrets of one effect's webhooks. What all tenants share is looked up once; a tenant's own at every
+/// attempt, so that it can be changed while the processor runs.
+pub(super) struct Keyring {
+    source: Arc<dyn SecretSource>,
+    entries: Vec<Entry>,
+}
+
+enum Entry {
+    Shared(Hmac<Sha256>),
+    OfTenant(Template),
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").field("secrets", &self.entries.len()).finish_non_exhaustive()
+    }
+}
+
+impl Keyring {
+    /// # Errors
+    /// [`KeyringError`] names the shared secret that is not there, or how it is to be written.
+    pub(super) fn new(
+        secrets: &[SigningSecret],
+        source: &Arc<dyn SecretSource>,
+    ) -> Result<Self, KeyringError> {
+        let entry = |secret: &SigningSecret| match secret {
+            SigningSecret::Shared(text) => Ok(Entry::Shared(looked_up(text, &**source)?)),
+            SigningSecret::OfTenant(name) => {
+                Ok(Entry::OfTenant(Template::compile(name.text(), Target::Text)?))
+            }
+        };
+        let entries = secrets.iter().map(entry).collect::<Result<Vec<_>, KeyringError>>()?;
+        if entries.is_empty() {
+            let reference = "secrets".into();
+            return Err(KeyringError::Signing { reference, cause: SigningError::None });
+        }
+        Ok(Self { source: Arc::clone(source), entries })
+    }
+
+    /// What signs for a tenant. A secret of its own may be missing where another one signs.
+    ///
+    /// # Errors
+    /// [`KeyringError`] names the first one that is missing, or cannot sign.
+    pub(super) fn of(&self, tenant: &str) -> Result<Signer, KeyringError> {
+        let mut keys = Vec::with_capacity(self.entries.len());
+        let mut missing = None;
+        for entry in &self.entries {
+            match entry {
+                Entry::Shared(key) => keys.push(key.clone()),
+                Entry::OfTenant(name) => match self.own(name, tenant) {
+                    Ok(key) => keys.push(key),
+                    Err(error @ KeyringError::Secret(SecretError::Missing { .. })) => {
+                        missing.get_or_insert(error);
+                    }
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        match missing {
+            Some(error) if keys.is_empty() => Err(error),
+            _ => Ok(Signer { keys }),
+        }
+    }
+
+    fn own(&self, name: &Template, tenant: &str) -> Result<Hmac<Sha256>, KeyringError> {
+        let scope = Scope { tenant: Some(tenant), ..Scope::default() };
+        let name = name.render(&scope).map_err(|error| KeyringError::Name(error.to_string()))?;
+        let found = named(&name, &*self.source);
+        let secret = found
+            .ok_or_else(|| KeyringError::Name(format!("`{name}` is no name of a secret")))??;
+        checked(&secret, || format!("${{secret:{name}}}").into())
+    }
+}
+
+fn looked_up(text: &SecretText, source: &dyn SecretSource) -> Result<Hmac<Sha256>, KeyringError> {
+    checked(&resolve(text, source)?, || text.0.clone())
+}
+
+fn checked(
+    secret: &Secret,
+    reference: impl Fn() -> Box<str>,
+) -> Result<Hmac<Sha256>, KeyringError> {
+    key(secret).map_err(|cause| KeyringError::Signing { reference: reference(), cause })
 }
 
 /// The secrets of one endpoint, the newest first.
@@ -119,6 +228,39 @@ mod tests {
         assert_eq!(signatures.len(), 2);
         assert_eq!(signatures[1], SIGNED);
         assert!(signatures[0].starts_with("v1,") && signatures[0] != SIGNED);
+    }
+
+    struct Tenants;
+
+    impl SecretSource for Tenants {
+        fn lookup(&self, reference: &crate::secret::Reference) -> Option<Secret> {
+            match reference.to_string().as_str() {
+                "${secret:hook-acme}" => Some(Secret::new(SECRET)),
+                "${secret:hook-bad}" => Some(Secret::new("whsec_short")),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn s3_each_tenant_has_secrets_of_its_own() {
+        let own =
+            |name: &str| SigningSecret::OfTenant(Template::compile(name, Target::Text).unwrap());
+        let source: Arc<dyn SecretSource> = Arc::new(Tenants);
+        let rules = [own("hook-new-{{ tenant }}"), own("hook-{{ tenant }}")];
+        let ring = Keyring::new(&rules, &source).unwrap();
+        assert_eq!(ring.of("acme").unwrap().sign(ID, 1_649_367_553, BODY), SIGNED);
+        let missing = ring.of("other").unwrap_err();
+        assert_eq!(
+            missing.to_string(),
+            "`${secret:hook-new-other}` has no value: set it where the processor runs"
+        );
+        assert!(!missing.is_of_event());
+        assert!(matches!(ring.of("bad").unwrap_err(), KeyringError::Signing { .. }));
+        for outside in ["../billing_token", "a/b", "a}b", "a}${secret:hook-acme", "a b"] {
+            let refused = ring.of(outside).unwrap_err();
+            assert!(refused.is_of_event(), "{outside}: {refused}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Rules, requests and secrets for the tests.
 
+use std::sync::Arc;
+
 use oncely_connectors::effect::egress::Egress;
 use oncely_connectors::effect::performer::{Performed, Performer, PerformerError};
 use oncely_connectors::secret::{Reference, Secret, SecretSource};
 use oncely_core::connector::{
     Auth, BodyRule, CallRule, HttpRule, Limits, OnUnknown, Profile, RequestRule, SecretText,
-    SmtpRule, StatusClass, StatusRange, StatusRule, Timeout, WebhookRule,
+    SigningSecret, SmtpRule, StatusClass, StatusRange, StatusRule, Timeout, WebhookRule,
 };
 use oncely_core::effect::outcome::Attempt;
 use oncely_core::effect::request::{HttpRequest, Request};
@@ -27,7 +29,7 @@ pub(crate) const WEBHOOK_NEW: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBka
 /// Total timeout of calls that are meant to run into it.
 pub(crate) const SHORT_MS: u64 = 400;
 
-pub(crate) struct Canaries;
+struct Canaries;
 
 impl SecretSource for Canaries {
     fn lookup(&self, reference: &Reference) -> Option<Secret> {
@@ -40,6 +42,10 @@ impl SecretSource for Canaries {
             Reference::Secret { .. } | Reference::Env { .. } => None,
         }
     }
+}
+
+pub(crate) fn canaries() -> Arc<dyn SecretSource> {
+    Arc::new(Canaries)
 }
 
 pub(crate) fn rule(request: RequestRule) -> CallRule {
@@ -74,7 +80,8 @@ pub(crate) fn http(url: &str) -> CallRule {
 
 pub(crate) fn webhook(url: &str, secrets: &[&str], allow: &[&str]) -> CallRule {
     let RequestRule::Http(http) = http(url).request else { panic!("http") };
-    let secrets = secrets.iter().map(|name| SecretText(format!("${{secret:{name}}}").into()));
+    let secret = |name: &&str| SecretText(format!("${{secret:{name}}}").into());
+    let secrets = secrets.iter().map(secret).map(SigningSecret::Shared);
     let allow = allow.iter().map(|host| (*host).into());
     let mut rule = rule(RequestRule::Webhook(WebhookRule {
         http,
@@ -128,11 +135,11 @@ pub(crate) fn token() -> SecretText {
 }
 
 pub(crate) fn performer(rule: &CallRule) -> Performer {
-    Performer::new(rule, &Canaries, &Egress::default(), || NOW_MS).unwrap()
+    Performer::new(rule, &canaries(), &Egress::default(), || NOW_MS).unwrap()
 }
 
 pub(crate) fn refused(rule: &CallRule) -> PerformerError {
-    Performer::new(rule, &Canaries, &Egress::default(), || NOW_MS).unwrap_err()
+    Performer::new(rule, &canaries(), &Egress::default(), || NOW_MS).unwrap_err()
 }
 
 pub(crate) fn key(id: &str) -> Key {
@@ -149,7 +156,7 @@ pub(crate) fn post(url: &str, body: &str) -> Request {
 }
 
 pub(crate) async fn attempt(performer: &Performer, request: &Request) -> Attempt {
-    attempted(performer.perform(&key("1"), request, || true).await)
+    attempted(performer.perform(&key("1"), "t", request, || true).await)
 }
 
 pub(crate) fn attempted(performed: Performed) -> Attempt {

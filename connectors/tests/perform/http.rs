@@ -13,7 +13,7 @@ use oncely_core::template::{Target, Template};
 use oncely_core::value::Value;
 
 use super::fixture::{
-    CANARY, Canaries, NOW_MS, attempt, attempted, http, key, performer, post, recording, refused,
+    CANARY, NOW_MS, attempt, attempted, canaries, http, key, performer, post, recording, refused,
     status, token, with_auth,
 };
 use super::peer::{Act, Peer, answer, head};
@@ -65,7 +65,7 @@ async fn b44_one_charge_has_one_key_and_another_charge_another() {
     let performer = performer(&http(&peer.url()));
     for id in ["1", "1", "1", "2"] {
         let request = post(&peer.url(), "{}");
-        let seen = attempted(performer.perform(&key(id), &request, || true).await);
+        let seen = attempted(performer.perform(&key(id), "t", &request, || true).await);
         assert_eq!(seen.outcome, Outcome::Unknown);
     }
     let sent = |id: &str| {
@@ -155,7 +155,7 @@ async fn p9_a_huge_answer_is_bounded() {
 async fn who_may_not_send_opens_no_connection() {
     let peer = Peer::start([answer(200, "", "")]).await;
     let performer = performer(&http(&peer.url()));
-    let performed = performer.perform(&key("1"), &post(&peer.url(), "{}"), || false).await;
+    let performed = performer.perform(&key("1"), "t", &post(&peer.url(), "{}"), || false).await;
     assert_eq!(performed, Performed::NotSent);
     assert_eq!(peer.connections(), 0);
 }
@@ -170,11 +170,11 @@ async fn who_loses_the_right_while_connecting_sends_no_byte() {
         move || asked.fetch_add(1, Ordering::SeqCst) == 0
     };
     let request = post(&peer.url(), "{}");
-    assert_eq!(performer.perform(&key("1"), &request, once()).await, Performed::NotSent);
+    assert_eq!(performer.perform(&key("1"), "t", &request, once()).await, Performed::NotSent);
     assert_eq!((peer.connections(), peer.bytes()), (1, 0));
     assert_eq!(attempt(&performer, &request).await.outcome.class(), OutcomeClass::Done);
     let before = peer.bytes();
-    assert_eq!(performer.perform(&key("2"), &request, once()).await, Performed::NotSent);
+    assert_eq!(performer.perform(&key("2"), "t", &request, once()).await, Performed::NotSent);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!((peer.bytes(), peer.requests().len()), (before, 1));
 }
@@ -226,7 +226,7 @@ async fn s7_an_event_that_names_an_inner_host_is_rejected() {
     }
     assert_eq!(peer.connections(), 0);
     let allowing = Egress::allowing([peer.address.to_string()]);
-    let allowed = Performer::new(&rule, &Canaries, &allowing, || NOW_MS).unwrap();
+    let allowed = Performer::new(&rule, &canaries(), &allowing, || NOW_MS).unwrap();
     let seen = attempt(&allowed, &post(&peer.url(), "{}")).await;
     assert_eq!(seen.outcome.class(), OutcomeClass::Done);
 }
@@ -291,7 +291,7 @@ async fn pace_of_plain_calls() {
             for call in 0..CALLS / 64 {
                 let request = post(&url, r#"{"invoice":"in_1","cents":1250}"#);
                 let key = key(&format!("{lane}-{call}"));
-                let seen = attempted(performer.perform(&key, &request, || true).await);
+                let seen = attempted(performer.perform(&key, "t", &request, || true).await);
                 assert_eq!(seen.outcome.class(), OutcomeClass::Done);
             }
         })

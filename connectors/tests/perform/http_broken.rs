@@ -129,7 +129,7 @@ async fn b41_a_pooled_connection_that_is_being_closed_never_doubles_a_request() 
     let mut outcomes = Vec::new();
     for call in 0..CALLS {
         let key = key(&call.to_string());
-        let performed = performer.perform(&key, &post(&peer.url(), "{}"), || true).await;
+        let performed = performer.perform(&key, "t", &post(&peer.url(), "{}"), || true).await;
         outcomes.push((key, attempted(performed).outcome.class()));
         if call % 7 == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -156,7 +156,7 @@ async fn w19_a_dropped_call_sends_nothing_later() {
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let performer = performer(&http(&url));
     let (key, request) = (key("1"), post(&url, "{}"));
-    let call = performer.perform(&key, &request, || true);
+    let call = performer.perform(&key, "t", &request, || true);
     assert!(tokio::time::timeout(Duration::from_millis(50), call).await.is_err());
     let (stream, _) = listener.accept().await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -157,7 +157,7 @@ async fn who_loses_the_right_before_the_text_sends_none_of_it() {
     let performer = performer(&smtp(&peer.url()));
     let asked = Arc::new(AtomicUsize::new(0));
     let once = move || asked.fetch_add(1, Ordering::SeqCst) == 0;
-    let performed = performer.perform(&key("1"), &mail("a@b.org", "x"), once).await;
+    let performed = performer.perform(&key("1"), "t", &mail("a@b.org", "x"), once).await;
     assert_eq!(performed, Performed::NotSent);
     tokio::time::sleep(Duration::from_millis(50)).await;
     let log = peer.log();

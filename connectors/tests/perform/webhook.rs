@@ -9,7 +9,7 @@ use oncely_connectors::secret::Secret;
 use oncely_core::effect::outcome::{Outcome, OutcomeClass};
 
 use super::fixture::{
-    CANARY, Canaries, NOW_MS, WEBHOOK, WEBHOOK_NEW, attempt, key, performer, post, refused, webhook,
+    CANARY, NOW_MS, WEBHOOK, WEBHOOK_NEW, attempt, canaries, key, performer, post, refused, webhook,
 };
 use super::peer::{Peer, answer};
 
@@ -29,7 +29,7 @@ async fn b38_s3_each_attempt_is_signed_with_every_secret() {
     let host = peer.address.to_string();
     let rule = webhook(&peer.url(), &["webhook_new", "webhook"], &[&host]);
     let clock = || NOW.fetch_add(60_000, Ordering::SeqCst);
-    let performer = Performer::new(&rule, &Canaries, &Egress::default(), clock).unwrap();
+    let performer = Performer::new(&rule, &canaries(), &Egress::default(), clock).unwrap();
     let request = post(&peer.url(), BODY);
     assert_eq!(attempt(&performer, &request).await.outcome, Outcome::Unknown);
     assert_eq!(attempt(&performer, &request).await.outcome.class(), OutcomeClass::Done);

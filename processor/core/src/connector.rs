@@ -335,9 +335,18 @@ pub struct WebhookRule {
     /// A POST with a body; the url may come out of the event.
     pub http: HttpRule,
     /// At least one. Each gives a signature, so that receivers can go over to another in their own time.
-    pub secrets: Vec<SecretText>,
+    pub secrets: Vec<SigningSecret>,
     /// `host` or `host:port` that may be called although it is not public.
     pub allow: Vec<Box<str>>,
+}
+
+/// A secret that signs webhooks.
+#[derive(Debug)]
+pub enum SigningSecret {
+    /// The same for every tenant.
+    Shared(SecretText),
+    /// Each tenant's own: the template gives the name of a `${secret:name}`, and reads the tenant alone.
+    OfTenant(Template),
 }
 
 #[derive(Debug)]

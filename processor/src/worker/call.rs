@@ -71,7 +71,8 @@ async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
         return refused(why);
     }
     let (lease, worker) = (lease.clone(), held.worker);
-    match lane.performer.perform(&claim.key, &request, move || lease.may_send(worker)).await {
+    let may_send = move || lease.may_send(worker);
+    match lane.performer.perform(&claim.key, &claim.tenant, &request, may_send).await {
         Performed::Attempted(attempt) => {
             if let Some(endpoints) = &lane.endpoints {
                 endpoints.answered(&request, &attempt);

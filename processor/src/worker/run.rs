@@ -131,7 +131,7 @@ fn lanes(parts: &Parts) -> Result<Vec<Option<Arc<Lane>>>, RunError> {
     let lane = |(index, rule): (usize, &oncely_core::connector::EffectRule)| match &rule.body {
         EffectBody::Ledger(_) => Ok(None),
         EffectBody::Call(call) => {
-            let performer = Performer::new(call, &*parts.secrets, &parts.egress, clock::wall_ms);
+            let performer = Performer::new(call, &parts.secrets, &parts.egress, clock::wall_ms);
             let performer = performer.map_err(|source| RunError::Effect {
                 connector: parts.connector.name.clone(),
                 effect: rule.id.clone(),

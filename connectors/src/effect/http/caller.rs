@@ -67,6 +67,8 @@ impl Wanted {
 enum Unsent {
     Setting(String),
     Data(String),
+    /// Something is missing for this one call.
+    NotReady(String),
 }
 
 impl From<Unsent> for Seen {
@@ -74,6 +76,7 @@ impl From<Unsent> for Seen {
         match unsent {
             Unsent::Setting(cause) => Self::Misconfigured { cause },
             Unsent::Data(cause) => Self::Unsendable { cause },
+            Unsent::NotReady(cause) => Self::NotReady { cause },
         }
     }
 }
@@ -114,11 +117,11 @@ impl Caller {
         })
     }
 
-    /// Sends `request` once. `wanted` says by its status how much of an answer's body is read. `None`:
+    /// Sends `request` once, for this effect of this tenant. `wanted` says by its status how much of an answer's body is read. `None`:
     /// not sent, the sender's right to send had ended.
     pub(super) async fn call<F>(
         &self,
-        key: &Key,
+        whose: (&Key, &str),
         request: &HttpRequest,
         may_send: F,
         wanted: impl Fn(u16) -> Wanted + Send,
@@ -130,7 +133,7 @@ impl Caller {
         if !gate.may_send() {
             return None;
         }
-        match self.request(key, request, &gate) {
+        match self.request(whose, request, &gate) {
             Ok(built) => self.send(built, &gate, wanted).await,
             Err(unsent) => Some(unsent.into()),
         }
@@ -159,7 +162,7 @@ impl Caller {
 
     fn request<F>(
         &self,
-        key: &Key,
+        whose: (&Key, &str),
         request: &HttpRequest,
         gate: &Arc<Gate<F>>,
     ) -> Result<Request, Unsent>
@@ -169,7 +172,7 @@ impl Caller {
         let method = Method::from_bytes(request.method.as_bytes());
         let method = method.map_err(|_| Unsent::Data("the method is none".to_owned()))?;
         let mut built = Request::new(method, self.url(&request.url)?);
-        *built.headers_mut() = self.headers(key, request)?;
+        *built.headers_mut() = self.headers(whose, request)?;
         let body = request.body.as_deref().filter(|body| !body.is_empty());
         *built.body_mut() = body.map(|body| {
             Body::wrap(GatedBody::new(Arc::clone(gate), Bytes::copy_from_slice(body.as_bytes())))
@@ -197,7 +200,11 @@ impl Caller {
         Ok(url)
     }
 
-    fn headers(&self, key: &Key, request: &HttpRequest) -> Result<HeaderMap, Unsent> {
+    fn headers(
+        &self,
+        (key, tenant): (&Key, &str),
+        request: &HttpRequest,
+    ) -> Result<HeaderMap, Unsent> {
         let mut headers = HeaderMap::with_capacity(request.headers.len().saturating_add(4));
         let mut bytes = 0_usize;
         for (name, value) in &request.headers {
@@ -222,7 +229,11 @@ impl Caller {
             headers.insert(name.clone(), value);
         }
         let body = request.body.as_deref().unwrap_or_default();
-        self.dispatch.prove(&key.wire(), body.as_bytes(), &mut headers);
+        let proven = self.dispatch.prove(&key.wire(), tenant, body.as_bytes(), &mut headers);
+        proven.map_err(|error| match error.is_of_event() {
+            true => Unsent::Data(error.to_string()),
+            false => Unsent::NotReady(error.to_string()),
+        })?;
         Ok(headers)
     }
 
@@ -232,6 +243,7 @@ impl Caller {
             Seen::Answered(reply) => (Some(reply.status), &*reply.body),
             Seen::Misconfigured { .. }
             | Seen::Unsendable { .. }
+            | Seen::NotReady { .. }
             | Seen::ConnectFailed { .. }
             | Seen::BrokenBeforeFirstByte { .. }
             | Seen::BrokenAfterSend { .. } => (None, &[][..]),

@@ -35,11 +35,18 @@ impl HttpPerformer {
     }
 
     /// Sends `request` once. See [`crate::effect::performer::Performer::perform`].
-    pub async fn perform<F>(&self, key: &Key, request: &HttpRequest, may_send: F) -> Performed
+    pub async fn perform<F>(
+        &self,
+        key: &Key,
+        tenant: &str,
+        request: &HttpRequest,
+        may_send: F,
+    ) -> Performed
     where
         F: Fn() -> bool + Send + Sync + 'static,
     {
-        let seen = self.caller.call(key, request, may_send, |status| self.wanted(status)).await;
+        let wanted = |status| self.wanted(status);
+        let seen = self.caller.call((key, tenant), request, may_send, wanted).await;
         seen.map_or(Performed::NotSent, |seen| Performed::Attempted(self.attempt(&seen)))
     }
 

@@ -14,7 +14,7 @@ use url::Origin;
 use super::setup::{credential, fixed_origin};
 use crate::effect::egress::{Egress, EgressError};
 use crate::effect::performer::PerformerError;
-use crate::effect::webhook::{ID, SIGNATURE, Signer, TIMESTAMP};
+use crate::effect::webhook::{ID, Keyring, KeyringError, SIGNATURE, TIMESTAMP};
 use crate::secret::{Secret, SecretSource};
 
 /// See the module.
@@ -39,7 +39,7 @@ enum CallHost {
 enum Proof {
     Nothing,
     Credential(HeaderName, HeaderValue),
-    Signature { signer: Signer, wall_ms: fn() -> i64 },
+    Signature { keyring: Keyring, wall_ms: fn() -> i64 },
 }
 
 impl fmt::Debug for Proof {
@@ -84,7 +84,7 @@ impl Dispatch {
     pub(in crate::effect) fn signed(
         http: &HttpRule,
         egress: Egress,
-        signer: Signer,
+        keyring: Keyring,
         wall_ms: fn() -> i64,
     ) -> Result<Self, PerformerError> {
         if let Some(origin) = fixed_origin(http.url.text())?
@@ -93,7 +93,7 @@ impl Dispatch {
             egress.check(&url).map_err(|cause| PerformerError::Endpoint { cause })?;
         }
         let (host, shown) = (CallHost::Guarded(egress), Vec::new());
-        Ok(Self { host, proof: Proof::Signature { signer, wall_ms }, shown })
+        Ok(Self { host, proof: Proof::Signature { keyring, wall_ms }, shown })
     }
 
     /// Names lead only where the guard lets them.
@@ -113,15 +113,24 @@ impl Dispatch {
     }
 
     /// Adds the headers of one attempt.
-    pub(super) fn prove(&self, id: &str, body: &[u8], headers: &mut HeaderMap) {
+    ///
+    /// # Errors
+    /// When the tenant's webhooks cannot be signed.
+    pub(super) fn prove(
+        &self,
+        id: &str,
+        tenant: &str,
+        body: &[u8],
+        headers: &mut HeaderMap,
+    ) -> Result<(), KeyringError> {
         match &self.proof {
             Proof::Nothing => {}
             Proof::Credential(name, value) => {
                 headers.insert(name.clone(), value.clone());
             }
-            Proof::Signature { signer, wall_ms } => {
+            Proof::Signature { keyring, wall_ms } => {
                 let at_s = u64::try_from(wall_ms()).unwrap_or(0) / 1_000;
-                let signature = signer.sign(id, at_s, body);
+                let signature = keyring.of(tenant)?.sign(id, at_s, body);
                 let made =
                     [(ID, id.to_owned()), (TIMESTAMP, at_s.to_string()), (SIGNATURE, signature)];
                 for (name, value) in made {
@@ -132,5 +141,6 @@ impl Dispatch {
                 }
             }
         }
+        Ok(())
     }
 }

@@ -61,7 +61,7 @@ impl Asker {
         F: Fn() -> bool + Send + Sync + 'static,
     {
         let wanted = |status| if status < 500 { Wanted::WHOLE } else { Wanted::TEXT };
-        let seen = self.caller.call(key, request, may_send, wanted).await?;
+        let seen = self.caller.call((key, ""), request, may_send, wanted).await?;
         let (finding, cause) = self.conditions.finding(&seen);
         let (status, text) = self.caller.text(&seen, &cause);
         let found = matches!(finding, Finding::Found(_));
@@ -95,6 +95,7 @@ impl Conditions {
         match seen {
             Seen::Unsendable { cause } => (Finding::Unaskable, cause.clone()),
             Seen::Misconfigured { cause }
+            | Seen::NotReady { cause }
             | Seen::ConnectFailed { cause }
             | Seen::BrokenBeforeFirstByte { cause }
             | Seen::BrokenAfterSend { cause } => silent(cause),

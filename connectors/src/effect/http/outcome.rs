@@ -29,6 +29,10 @@ pub enum Seen {
     Unsendable {
         cause: String,
     },
+    /// What this one call needs is not there yet: the secret of its tenant. Nothing left.
+    NotReady {
+        cause: String,
+    },
     /// No connection: refused, no such name, TLS failed, not in time. Nothing left.
     ConnectFailed {
         cause: String,
@@ -69,9 +73,9 @@ pub fn outcome(seen: &Seen, record: &Record, statuses: &Statuses) -> Classified 
     match seen {
         Seen::Misconfigured { cause } => because(Outcome::Halted, cause),
         Seen::Unsendable { cause } => because(Outcome::Rejected, cause),
-        Seen::ConnectFailed { cause } | Seen::BrokenBeforeFirstByte { cause } => {
-            because(Outcome::NotApplied, cause)
-        }
+        Seen::NotReady { cause }
+        | Seen::ConnectFailed { cause }
+        | Seen::BrokenBeforeFirstByte { cause } => because(Outcome::NotApplied, cause),
         Seen::BrokenAfterSend { cause } => because(Outcome::Unknown, cause),
         Seen::Answered(reply) => answered(reply, record, statuses),
     }

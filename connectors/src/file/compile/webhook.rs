@@ -1,6 +1,9 @@
 //! Webhooks: whose endpoint is called, with which secrets it is signed, and what it says.
 
-use oncely_core::connector::{BodyRule, EffectBody, HttpRule, OnUnknown, RequestRule, WebhookRule};
+use oncely_core::connector::{
+    BodyRule, EffectBody, HttpRule, OnUnknown, RequestRule, SigningSecret, WebhookRule,
+};
+use oncely_core::expr::Root;
 use oncely_core::template::{Target, Template, TextNode, TextTree};
 use url::Url;
 
@@ -164,10 +167,7 @@ impl Compiler<'_> {
         Some((format!("this endpoint is not called: {refused}"), help))
     }
 
-    fn secrets(
-        &mut self,
-        endpoint: &RawEndpoint,
-    ) -> Option<Vec<oncely_core::connector::SecretText>> {
+    fn secrets(&mut self, endpoint: &RawEndpoint) -> Option<Vec<SigningSecret>> {
         let (span, secrets) = endpoint.secrets.valid()?;
         if secrets.is_empty() || secrets.len() > SECRETS_MAX {
             let text = format!("an endpoint has 1 to {SECRETS_MAX} secrets");
@@ -176,6 +176,9 @@ impl Compiler<'_> {
             return None;
         }
         let secret = |field: &Field<String>| {
+            if field.get().is_some_and(|text| text.contains("{{")) {
+                return self.of_tenant(field).map(SigningSecret::OfTenant);
+            }
             let found = self.secret(field)?;
             if let (Check::Live, Ok(value)) = (self.check, resolve(&found, self.settings))
                 && let Err(cause) = Signer::new(&[value])
@@ -185,10 +188,33 @@ impl Compiler<'_> {
                 self.add(finding.help("make one with `echo whsec_$(openssl rand -base64 32)`"));
                 return None;
             }
-            Some(found)
+            Some(SigningSecret::Shared(found))
         };
         let secrets: Vec<_> = secrets.iter().map(secret).collect();
         secrets.into_iter().collect()
+    }
+
+    /// `${secret:name-{{ tenant }}}`: the name of a secret that each tenant has for itself. It begins with
+    /// letters of the file, so that an event can name no other secret.
+    fn of_tenant(&mut self, field: &Field<String>) -> Option<Template> {
+        let (span, text) = field.valid()?;
+        let name = text.strip_prefix("${secret:").and_then(|rest| rest.strip_suffix('}'));
+        let own = |name: &&str| name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+        let name = name.filter(own).filter(|name| !name.contains("${"));
+        let template = name.and_then(|name| Template::compile(name, Target::Text).ok());
+        let template = template.filter(|name| {
+            let of_tenant = |path: &oncely_core::expr::Path| path.root == Root::Tenant;
+            !name.reads().is_empty() && name.reads().iter().all(of_tenant)
+        });
+        if template.is_none() {
+            if !text.starts_with("${") {
+                self.findings.hide(span);
+            }
+            let text = "this names no secret of a tenant";
+            let finding = Finding::new(Code::Reference, span, text);
+            self.add(finding.help("write `\"${secret:webhook-{{ tenant }}}\"`"));
+        }
+        template
     }
 }
 

@@ -119,8 +119,9 @@ pub(crate) struct RawRequest {
 pub(crate) struct RawEndpoint {
     /// Template: `https`, port 443, and an address that is public; an event may name all of it.
     pub(crate) url: Field<String>,
-    /// References to secrets that are written `whsec_…`; each gives a signature, so that a new one can
-    /// stand beside the one that it replaces.
+    /// References to secrets that are written `whsec_…`, shared (`${secret:webhook}`) or each tenant's own
+    /// (`${secret:webhook-{{ tenant }}}`); each gives a signature, so that a new one can stand beside the one
+    /// that it replaces.
     pub(crate) secrets: Field<Vec<Field<String>>>,
     /// Hosts (`host` or `host:port`) that are called although they are not public or not `https`.
     pub(crate) allow: Option<Field<Vec<Field<String>>>>,
