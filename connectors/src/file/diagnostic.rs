@@ -122,6 +122,8 @@ codes! {
     SettleDelay = "E049",
     GroupTaken = "E050",
     ConnectorTaken = "E051",
+    /// A call that may take longer than a stop waits for it.
+    OutlivesGrace = "E052",
     /// Part of the language, but not of this version.
     NotYet = "E060",
     /// A variable that has no value here.

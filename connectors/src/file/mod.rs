@@ -49,6 +49,13 @@ pub enum Check {
     Live,
 }
 
+/// What the processes that will run a connector allow; what is not given is not checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// How long a process that stops waits for its calls.
+    pub grace_ms: Option<u64>,
+}
+
 /// Events in order, and what must become of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestCase {
@@ -124,9 +131,23 @@ pub fn compile(
     settings: &dyn SecretSource,
     check: Check,
 ) -> Result<Compiled, Vec<Diagnostic>> {
+    compile_within(file, text, settings, check, Bounds::default())
+}
+
+/// As [`compile`], for processes with these bounds.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_within(
+    file: &str,
+    text: &str,
+    settings: &dyn SecretSource,
+    check: Check,
+    bounds: Bounds,
+) -> Result<Compiled, Vec<Diagnostic>> {
     let source = Source { name: file, text };
     let mut findings = Findings::default();
-    let made = compile_into(&source, &mut findings, settings, check);
+    let made = compile_into(&source, &mut findings, settings, (check, bounds));
     let failed = findings.has_errors();
     let found = findings.into_diagnostics(&source);
     match made {
@@ -141,7 +162,7 @@ fn compile_into(
     source: &Source<'_>,
     findings: &mut Findings,
     settings: &dyn SecretSource,
-    check: Check,
+    (check, bounds): (Check, Bounds),
 ) -> Option<(Connector, Vec<TestCase>)> {
     if source.text.len() > FILE_BYTES_MAX {
         let text = format!("the file has more than {FILE_BYTES_MAX} bytes");
@@ -160,6 +181,7 @@ fn compile_into(
     let raw: raw::RawConnector = read::read(&node, findings)?;
     let dir = Path::new(source.name).parent().unwrap_or(Path::new(""));
     let mut compiler = compile::Compiler::new(source.clone(), findings, dir, settings, check);
+    compiler.bounds = bounds;
     let made = compiler.connector(&raw);
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
@@ -181,12 +203,25 @@ pub fn load(
     settings: &dyn SecretSource,
     check: Check,
 ) -> Result<Vec<Compiled>, Vec<Diagnostic>> {
+    load_within(files, settings, check, Bounds::default())
+}
+
+/// As [`load`], for processes with these bounds.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_within(
+    files: &[PathBuf],
+    settings: &dyn SecretSource,
+    check: Check,
+    bounds: Bounds,
+) -> Result<Vec<Compiled>, Vec<Diagnostic>> {
     let mut compiled = Vec::new();
     let mut found = Vec::new();
     for path in files {
         let name = path.display().to_string();
         match fs::read_to_string(path) {
-            Ok(text) => match compile(&name, &text, settings, check) {
+            Ok(text) => match compile_within(&name, &text, settings, check, bounds) {
                 Ok(one) => compiled.push(one),
                 Err(all) => found.extend(all),
             },

@@ -222,6 +222,31 @@ fn an_effect_holds_what_is_unknown_unless_told_otherwise() {
 }
 
 #[test]
+fn w15_a_call_that_outlives_the_grace_is_refused_where_the_grace_is_known() {
+    let effect = "effects:
+  - { id: a, type: http, key: event.id, request: { url: 'https://x.test/' }, timeout: { total: 30s } }
+";
+    let text = format!("{SMALL}{effect}");
+    assert!(one(&text).is_ok(), "nobody said how long a stop waits");
+    let within = |grace_ms| {
+        let bounds = Bounds { grace_ms: Some(grace_ms) };
+        compile_within("x.yaml", &text, &AllSecrets, Check::Live, bounds)
+    };
+    assert!(within(30_001).is_ok());
+    let found = within(30_000).unwrap_err();
+    assert_eq!(found[0].code, Code::OutlivesGrace);
+    assert_eq!(found[0].line, 6);
+}
+
+#[test]
+fn t3_what_is_replayed_must_be_remembered() {
+    let text = |retention: &str| format!("{SMALL}retention: {{ {retention} }}\n");
+    assert!(one(&text("dedupe: 30d, replay: 14d")).is_ok());
+    let found = one(&text("dedupe: 14d, replay: 14d")).unwrap_err();
+    assert_eq!(found[0].code, Code::RetentionTooShort);
+}
+
+#[test]
 fn the_billing_profile_writes_what_stripe_reads() {
     use oncely_core::connector::EffectBody;
     use oncely_core::effect::request::Request;

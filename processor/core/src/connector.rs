@@ -169,6 +169,8 @@ pub enum OffsetWait {
 pub struct Retention {
     /// How long inbox rows and final effects live.
     pub dedupe_ms: u64,
+    /// So long after it was first seen an event may be replayed, or redriven out of the dead letters.
+    pub replay_ms: u64,
     /// How long event bytes and results live after everything of the event is final.
     pub payloads_ms: u64,
 }

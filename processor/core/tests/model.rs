@@ -102,7 +102,7 @@ fn connector() -> Connector {
             call("receipt", "event.entity", "http://x/{{ event.entity }}"),
         ],
         failure: Failure { offset_wait: OffsetWait::Forever },
-        retention: Retention { dedupe_ms: 1, payloads_ms: 1 },
+        retention: Retention { dedupe_ms: 1, replay_ms: 0, payloads_ms: 1 },
     }
 }
 

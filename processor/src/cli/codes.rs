@@ -151,6 +151,11 @@ pub(super) const fn explanation(code: Code) -> &'static str {
                              each would see a part. Give each a group of its own."
         }
         Code::ConnectorTaken => "Two files have one connector name, and so one memory.",
+        Code::OutlivesGrace => {
+            "A process that is told to stop waits for its calls in flight for ONCELY_SHUTDOWN_GRACE, and \
+             then ends. A call that may take longer is cut off at every deployment, and its outcome is \
+             unknown: it is repeated, asked for or held, as its rule says."
+        }
         Code::NotYet => {
             "It is part of the language, but this version does nothing with it, and refuses it: a \
              rule that silently does not hold is worse. The finding says what to use instead. \

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use oncely_connectors::file::{self, Check, Compiled, Diagnostic, Severity};
+use oncely_connectors::file::{self, Bounds, Check, Compiled, Diagnostic, Severity};
 
 use super::answer::counted;
 use super::context::Context;
@@ -23,6 +23,16 @@ pub(super) struct Loaded {
 /// # Errors
 /// A path that cannot be read, or no file at all. What is wrong inside files is in the outcome.
 pub(super) fn load(context: &Context, paths: &[PathBuf], check: Check) -> Result<Loaded, CliError> {
+    load_within(context, paths, check, Bounds::default())
+}
+
+/// As [`load`], for processes with these bounds.
+pub(super) fn load_within(
+    context: &Context,
+    paths: &[PathBuf],
+    check: Check,
+    bounds: Bounds,
+) -> Result<Loaded, CliError> {
     let given = if paths.is_empty() {
         config::connector_paths(&context.environment)
     } else {
@@ -45,7 +55,7 @@ pub(super) fn load(context: &Context, paths: &[PathBuf], check: Check) -> Result
         )));
     }
     let secrets = Secrets::new(&context.environment);
-    Ok(Loaded { files: files.len(), outcome: file::load(&files, &secrets, check) })
+    Ok(Loaded { files: files.len(), outcome: file::load_within(&files, &secrets, check, bounds) })
 }
 
 impl Loaded {

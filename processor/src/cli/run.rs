@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use oncely_connectors::effect::egress::Egress;
 use oncely_connectors::file::{Check, Compiled};
+use oncely_core::connector::EffectBody;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,6 +39,26 @@ pub(super) struct Run {
     migrate: bool,
 }
 
+/// Calls that a stop may cut off in the middle: `validate` refuses them.
+fn warn_of_long_calls(compiled: &[Compiled], grace: Duration) {
+    for one in compiled {
+        for rule in &one.connector.effects {
+            let EffectBody::Call(call) = &rule.body else { continue };
+            if Duration::from_millis(call.timeout.total_ms) >= grace {
+                let (connector, effect) = (&*one.connector.name, &*rule.id);
+                let (timeout_ms, grace_ms) = (call.timeout.total_ms, grace.as_millis());
+                tracing::warn!(
+                    connector,
+                    effect,
+                    timeout_ms,
+                    grace_ms,
+                    "a call may take longer than a stop waits: its outcome is unknown then"
+                );
+            }
+        }
+    }
+}
+
 impl Run {
     pub(super) fn run(self, context: &Context) -> Result<Answer, CliError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -67,6 +88,7 @@ impl Run {
             let (file, line) = (&warning.file, warning.line);
             tracing::warn!(file, line, text = warning.message, "connector file");
         }
+        warn_of_long_calls(&compiled, settings.worker.shutdown_grace);
         let health = Health::new();
         for one in &compiled {
             health.group(&one.connector.name, false);

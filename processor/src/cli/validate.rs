@@ -2,22 +2,25 @@
 
 use std::path::PathBuf;
 
-use oncely_connectors::file::{Check, Compiled, Severity};
+use oncely_connectors::file::{Bounds, Check, Compiled, Severity};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, counted};
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::load::{findings_text, load};
+use super::load::{findings_text, load_within};
 use super::print;
-use crate::kafka::KafkaError;
+use crate::config;
+use crate::kafka::{Admin, KafkaError};
 use crate::store::migrate;
+use crate::worker::memory;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Validate {
     /// Connector files or directories [setting: ONCELY_CONNECTORS]
     paths: Vec<PathBuf>,
-    /// Also: every reference has a value, the schema is current, the topics exist
+    /// Also: every reference has a value, the schema is current, the topics exist and are kept for no
+    /// longer than their events are remembered
     #[arg(long)]
     live: bool,
     /// Warnings fail as well
@@ -50,7 +53,10 @@ impl Looked {
 impl Validate {
     pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
         let check = if self.live { Check::Live } else { Check::Offline };
-        let loaded = load(context, &self.paths, check)?;
+        // The chain of times: heartbeats in a lease, drain in the grace, calls in the grace.
+        let worker = config::Worker::read(&context.environment, None)?;
+        let grace_ms = u64::try_from(worker.shutdown_grace.as_millis()).ok();
+        let loaded = load_within(context, &self.paths, check, Bounds { grace_ms })?;
         let (compiled, findings) = match loaded.outcome {
             Ok(compiled) => {
                 let findings = compiled.iter().flat_map(|one| one.warnings.clone()).collect();
@@ -111,6 +117,28 @@ async fn schema(context: &Context) -> Result<Looked, CliError> {
     Ok(Looked::new(what(), wrong))
 }
 
+/// Whether the topic's records are forgotten before their events are.
+async fn kept(
+    context: &Context,
+    admin: &Admin,
+    one: &Compiled,
+    topic: &str,
+    what: String,
+) -> Result<Looked, CliError> {
+    match admin.retention(topic).await {
+        Ok(None) => Ok(Looked::new(format!("{what}, kept for nobody says how long"), None)),
+        Ok(Some(kept)) => {
+            let wrong = memory::judge(&one.connector, &kept).err();
+            let how_long = match kept.retention_ms.filter(|_| !kept.compacted) {
+                Some(ms) => format!("kept for {}", memory::days(ms)),
+                None => "kept for ever, so `retention.dedupe` bounds the promise".to_owned(),
+            };
+            Ok(Looked::new(format!("{what}, {how_long}"), wrong.map(|wrong| wrong.to_string())))
+        }
+        Err(error) => Looked::failed(what, context.kafka_failed(error)),
+    }
+}
+
 /// Brokers that are away are asked once, not once for every topic.
 async fn topics(context: &Context, compiled: &[Compiled]) -> Result<Vec<Looked>, CliError> {
     let mut looked = Vec::new();
@@ -123,7 +151,7 @@ async fn topics(context: &Context, compiled: &[Compiled]) -> Result<Vec<Looked>,
                 Ok(found) => {
                     let partitions = found.first().map_or(0, |topic| topic.partitions.len());
                     let what = format!("{name} ({})", counted(partitions, "partition"));
-                    looked.push(Looked::new(what, None));
+                    looked.push(kept(context, &admin, one, topic, what).await?);
                 }
                 Err(error @ KafkaError::TopicMissing { .. }) => {
                     looked.push(Looked::new(name, Some(print::chain(&error))));

@@ -29,7 +29,7 @@ mod lane;
 mod late;
 mod lease;
 mod mailbox;
-mod memory;
+pub(crate) mod memory;
 mod outcomes;
 mod parked;
 mod pipeline;

@@ -83,6 +83,7 @@ impl Compiler<'_> {
         let total = raw.and_then(|(_, raw)| raw.total.as_ref()?.get());
         let total_ms = total.map_or(TOTAL_MS, |total| total.0);
         let connect_ms = connect.map_or(CONNECT_MS.min(total_ms), |connect| connect.0);
+        self.within_grace(total_ms, raw.map(|(span, _)| span));
         let Some((span, _)) = raw else { return Timeout { connect_ms, total_ms } };
         if connect_ms == 0 || total_ms == 0 {
             self.add(Finding::new(
@@ -102,6 +103,22 @@ impl Compiler<'_> {
             self.add(Finding::new(Code::Timeout, span, text));
         }
         Timeout { connect_ms, total_ms }
+    }
+
+    /// A call that is given up in the middle has an outcome that nobody knows.
+    fn within_grace(&mut self, total_ms: u64, at: Option<Span>) {
+        let Some(grace_ms) = self.bounds.grace_ms.filter(|grace| total_ms >= *grace) else {
+            return;
+        };
+        let (total, grace) = (Millis(total_ms), Millis(grace_ms));
+        let text = format!("a call may take {total}, and a process that stops waits for {grace}");
+        let finding = Finding::new(Code::OutlivesGrace, at, text)
+            .note("whatever is under way then is given up, and its outcome is unknown")
+            .help(format!(
+                "lower `timeout.total`, or raise ONCELY_SHUTDOWN_GRACE above {total} (and the \
+                 termination grace of the pod above that)"
+            ));
+        self.add(finding);
     }
 
     pub(super) fn record(

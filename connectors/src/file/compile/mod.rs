@@ -33,7 +33,7 @@ use super::raw::{
 use super::read::Field;
 use super::source::{Source, Span};
 use super::words::{Millis, Wait};
-use super::{Check, TestCase};
+use super::{Bounds, Check, TestCase};
 use crate::secret::SecretSource;
 
 const DAY_MS: u64 = 86_400_000;
@@ -54,6 +54,8 @@ pub(super) struct Compiler<'a> {
     pub(super) dir: &'a Path,
     pub(super) settings: &'a dyn SecretSource,
     pub(super) check: Check,
+    /// What the processes that will run it allow.
+    pub(super) bounds: Bounds,
     /// The states of the connector, or none without a `state` block.
     states: Option<state::States>,
     /// Those that the file declares.
@@ -71,7 +73,8 @@ impl<'a> Compiler<'a> {
         check: Check,
     ) -> Self {
         let (states, profiles, template_file) = (None, BTreeMap::new(), None);
-        Self { source, findings, dir, settings, check, states, profiles, template_file }
+        let bounds = Bounds::default();
+        Self { source, findings, dir, settings, check, bounds, states, profiles, template_file }
     }
 
     /// `None` when something essential is missing; findings say what.
@@ -213,6 +216,8 @@ impl<'a> Compiler<'a> {
         let dedupe = raw.and_then(|raw| raw.dedupe.as_ref()?.valid());
         let payloads = raw.and_then(|raw| raw.payloads.as_ref()?.get());
         let dedupe_ms = dedupe.map_or(DEDUPE_MS, |(_, dedupe)| dedupe.0);
+        let replay = raw.and_then(|raw| raw.replay.as_ref()?.get());
+        let replay_ms = replay.map_or(0, |replay| replay.0);
         let waits = match failure.offset_wait {
             OffsetWait::Millis(wait) => Some((wait, "failure.offset_wait".to_owned())),
             OffsetWait::Forever => None,
@@ -233,6 +238,11 @@ impl<'a> Compiler<'a> {
             oncely_core::connector::EffectBody::Ledger(_) => None,
         });
         let longest = plans.chain(waits).max_by_key(|(length, _)| *length);
+        let longest = longest.or((replay_ms > 0).then(|| (0, "no effect".to_owned())));
+        let longest = longest.map(|(length, what)| match replay_ms {
+            0 => (length, what),
+            _ => (length.saturating_add(replay_ms), format!("{what}, and `retention.replay`,")),
+        });
         if let Some((length, what)) = longest.filter(|(length, _)| dedupe_ms <= *length) {
             let (dedupe_text, length) = (Millis(dedupe_ms), Millis(length));
             let text = format!(
@@ -244,7 +254,11 @@ impl<'a> Compiler<'a> {
             let help = "raise `retention.dedupe`; it must also exceed the topic's retention";
             self.add(finding.note(note).help(help));
         }
-        Retention { dedupe_ms, payloads_ms: payloads.map_or(PAYLOADS_MS, |payloads| payloads.0) }
+        Retention {
+            dedupe_ms,
+            replay_ms,
+            payloads_ms: payloads.map_or(PAYLOADS_MS, |payloads| payloads.0),
+        }
     }
 
     // ----------------------------------------------------------------------------------------- //

@@ -227,6 +227,9 @@ pub(crate) struct RawRetention {
     /// How long ids and effects are remembered; longer than records can come again. `90d` unless
     /// set.
     pub(crate) dedupe: Option<Field<Millis>>,
+    /// So long after an event was first seen it may be replayed, or redriven out of the dead letters; ids
+    /// are remembered for longer than the topic keeps its records and this together. `0s` unless set.
+    pub(crate) replay: Option<Field<Millis>>,
     /// How long payloads and results are kept after an event is settled; `30d` unless set.
     pub(crate) payloads: Option<Field<Millis>>,
     #[schemars(skip)]

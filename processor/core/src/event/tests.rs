@@ -40,7 +40,7 @@ fn connector(fingerprint: FingerprintRule) -> Connector {
         }),
         effects: Vec::new(),
         failure: Failure { offset_wait: OffsetWait::Forever },
-        retention: Retention { dedupe_ms: 1, payloads_ms: 1 },
+        retention: Retention { dedupe_ms: 1, replay_ms: 0, payloads_ms: 1 },
     }
 }
 
