@@ -22,6 +22,7 @@ mod main_job;
 mod network;
 mod ordering;
 mod poison;
+mod profiles;
 mod rebalances;
 mod repeats;
 mod running;

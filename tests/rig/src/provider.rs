@@ -7,13 +7,14 @@
 //! | endpoint | kind | same key again |
 //! |---|---|---|
 //! | `POST /v1/{resource}` | billing like Stripe | the kept answer, a 500 included; other body 400; in flight 409 |
+//! | `POST /v2/…` | billing like Stripe's API v2 | what had failed is finished; other body 400; in flight 409 |
 //! | `POST /emails` | mail like Resend | the same id; other body 409; in flight 409 |
 //! | `POST /keyed/…` | a key is needed (`Idempotency-Key`, `webhook-id`) | the kept answer; 422; 409 |
 //! | `POST /webhooks/…` | a receiver by the Standard Webhooks rules; unsigned 401 | the kept answer; 422; 409 |
 //! | `POST /lookup/…` | can be asked: `GET` the same path with `?key=` | takes effect again |
 //! | `POST /plain/…`, `POST /model/…`, SMTP | cannot be asked | takes effect again |
 //!
-//! Look-ups (`GET /v1/{resource}?key=`, `GET /v1/{resource}/search?query=…'key'`, `GET /emails?key=`,
+//! Look-ups (`GET /v1/{resource}?key=`, `GET /v1/{resource}/search?query=metadata["…"]:"…"`, `GET /emails?key=`,
 //! `GET /keyed/…?key=`, `GET /lookup/…?key=`) answer `{"items":[…],"data":[…],"total":n}`.
 
 mod answers;

@@ -21,7 +21,12 @@ pub(super) fn malformed(request: &Request) -> Option<Reply> {
         Kind::Mail if !is_json() => {
             Some(mail_error(422, "validation_error", "The request body is no JSON."))
         }
+        Kind::BillingV2 if !is_json() => Some(Reply::json(
+            400,
+            &json!({"error": {"type": "invalid_request_error", "message": "The body is no JSON."}}),
+        )),
         Kind::Billing
+        | Kind::BillingV2
         | Kind::Mail
         | Kind::Keyed
         | Kind::Webhook
@@ -42,7 +47,7 @@ pub(super) fn other_body(kind: Kind, key: &str) -> Reply {
     let words = "Keys for idempotent requests can only be used with the same parameters they were \
                  first used with. Try using a key other than";
     match kind {
-        Kind::Billing => Reply::json(
+        Kind::Billing | Kind::BillingV2 => Reply::json(
             400,
             &json!({"error": {"type": "idempotency_error",
                 "message": format!("{words} '{key}' if you meant to execute a different request.")}}),
@@ -67,7 +72,7 @@ pub(super) fn other_body(kind: Kind, key: &str) -> Reply {
 /// The first request of the key is not decided yet.
 pub(super) fn in_flight(kind: Kind, key: &str) -> Reply {
     match kind {
-        Kind::Billing => Reply::json(
+        Kind::Billing | Kind::BillingV2 => Reply::json(
             409,
             &json!({"error": {"type": "invalid_request_error", "code": "idempotency_key_in_use",
                 "message": format!("There is currently another in-progress request using this \
@@ -110,13 +115,30 @@ pub(super) fn status(kind: Kind, status: u16, retry_after_s: Option<u64>) -> Rep
         _ => "something went wrong",
     };
     let body = match kind {
-        Kind::Mail => json!({"statusCode": status, "name": "application_error", "message": words}),
+        Kind::Mail => {
+            let name = match (status, retry_after_s) {
+                (429, Some(_)) => "rate_limit_exceeded",
+                // Without a time to come back: the day's share is used up.
+                (429, None) => "daily_quota_exceeded",
+                _ => "application_error",
+            };
+            json!({"statusCode": status, "name": name, "message": words})
+        }
+        Kind::Model => {
+            let code = match (status, retry_after_s) {
+                (429, Some(_)) => "rate_limit_exceeded",
+                (429, None) => "insufficient_quota",
+                (404, _) => "model_not_found",
+                _ => "server_error",
+            };
+            json!({"error": {"message": words, "type": code, "param": null, "code": code}})
+        }
         Kind::Billing
+        | Kind::BillingV2
         | Kind::Keyed
         | Kind::Webhook
         | Kind::Lookup
         | Kind::Plain
-        | Kind::Model
         | Kind::Smtp
         | Kind::Unknown => json!({"error": {"type": billing_type(status), "message": words}}),
     };
@@ -142,11 +164,12 @@ pub(super) fn id(request: &Request, effect_no: u64) -> String {
             _ => "obj",
         },
         Kind::Mail => return format!("00000000-0000-4000-8000-{effect_no:012x}"),
+        Kind::BillingV2 => "v2",
         Kind::Keyed => "kd",
         Kind::Webhook => "wh",
         Kind::Lookup => "lk",
         Kind::Plain | Kind::Unknown => "pl",
-        Kind::Model => "msg",
+        Kind::Model => "chatcmpl",
         Kind::Smtp => "smtp",
     };
     format!("{prefix}_{effect_no:08}")
@@ -157,9 +180,24 @@ pub(super) fn success(request: &Request, effect: &Effect) -> Reply {
     let body = match request.kind {
         Kind::Billing => charged(request, effect),
         Kind::Mail => json!({"id": effect.id}),
-        Kind::Model => json!({"id": effect.id, "type": "message", "role": "assistant",
-            "content": [{"type": "text", "text": format!("answer {}", effect.effect_no)}],
-            "usage": {"input_tokens": request.body.len() / 4, "output_tokens": 8}}),
+        Kind::BillingV2 => {
+            let mut body = json!({"id": effect.id, "object": "v2.object", "livemode": false});
+            let sent = serde_json::from_slice::<Value>(&request.body).unwrap_or_default();
+            if let (Some(fields), Some(sent)) = (body.as_object_mut(), sent.as_object()) {
+                for (name, value) in sent {
+                    fields.entry(name.clone()).or_insert_with(|| value.clone());
+                }
+            }
+            body
+        }
+        Kind::Model => {
+            let (prompt, completion) = (request.body.len() / 4, 8);
+            let text = format!("answer {}", effect.effect_no);
+            json!({"id": effect.id, "object": "chat.completion", "choices": [{"index": 0,
+                "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": prompt, "completion_tokens": completion,
+                    "total_tokens": prompt.saturating_add(completion)}})
+        }
         Kind::Keyed | Kind::Webhook | Kind::Lookup | Kind::Plain | Kind::Smtp | Kind::Unknown => {
             json!({"id": effect.id, "key": effect.key})
         }
@@ -181,13 +219,30 @@ pub(super) fn found(effects: &[&Effect]) -> Reply {
     )
 }
 
-/// What a look-up asks for: `?key=…`, or the last quoted word of a Stripe-like `?query=…`.
-pub(super) fn asked_for(request: &Request) -> (&str, String) {
-    let endpoint = request.path.strip_suffix("/search").unwrap_or(&request.path);
-    let query = parameter(&request.query, "query");
-    let quoted =
-        query.as_deref().and_then(|query| query.rsplit(['\'', '"']).nth(1).map(str::to_owned));
-    (endpoint, request.key.clone().or(quoted).unwrap_or_default())
+/// What a look-up asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// `?key=…`
+    Key(String),
+    /// The last quoted word of a Stripe-like `search?query=metadata["…"]:"…"`.
+    Metadata(String),
+}
+
+pub(super) fn asked_for(request: &Request) -> (&str, Asked) {
+    let Some(endpoint) = request.path.strip_suffix("/search") else {
+        return (&request.path, Asked::Key(request.key.clone().unwrap_or_default()));
+    };
+    let query = parameter(&request.query, "query").unwrap_or_default();
+    let quoted = query.rsplit(['\'', '"']).nth(1).unwrap_or_default();
+    (endpoint, Asked::Metadata(quoted.to_owned()))
+}
+
+/// The values of `metadata[…]` in a form.
+pub(super) fn metadata(request: &Request) -> Vec<String> {
+    let form = std::str::from_utf8(&request.body).unwrap_or_default();
+    let pairs = form.split('&').filter_map(|pair| pair.split_once('='));
+    let of_metadata = pairs.filter(|(name, _)| decoded(name).starts_with("metadata["));
+    of_metadata.map(|(_, value)| decoded(value)).collect()
 }
 
 // ----------------------------------------------------------------------------------------------------

@@ -43,12 +43,19 @@ pub(super) struct Books {
     keys: HashMap<(Kind, String), Known>,
     key_window: Duration,
     by_key: HashMap<String, Vec<Effect>>,
+    by_metadata: HashMap<String, Vec<Effect>>,
     effects: u64,
 }
 
 impl Books {
     pub(super) fn new(key_window: Duration) -> Self {
-        Self { keys: HashMap::new(), key_window, by_key: HashMap::new(), effects: 0 }
+        Self {
+            keys: HashMap::new(),
+            key_window,
+            by_key: HashMap::new(),
+            by_metadata: HashMap::new(),
+            effects: 0,
+        }
     }
 
     /// Decides by the rules of the request's kind.
@@ -90,6 +97,11 @@ impl Books {
         if let (Some(key), true) = (&request.key, request.kind.can_be_asked()) {
             self.by_key.entry(key.clone()).or_default().push(effect.clone());
         }
+        if request.kind == Kind::Billing {
+            for value in answers::metadata(request) {
+                self.by_metadata.entry(value).or_default().push(effect.clone());
+            }
+        }
         let answer = answers::success(request, &effect);
         (effect, answer)
     }
@@ -124,9 +136,13 @@ impl Books {
         self.keys.retain(|_, known| matches!(known, Known::InFlight { .. }));
     }
 
-    /// The effects of a key at one endpoint.
-    pub(super) fn of_key(&self, endpoint: &str, key: &str) -> Vec<&Effect> {
-        let effects = self.by_key.get(key).into_iter().flatten();
+    /// The effects at one endpoint that a look-up asks for.
+    pub(super) fn asked_for(&self, endpoint: &str, asked: &answers::Asked) -> Vec<&Effect> {
+        let effects = match asked {
+            answers::Asked::Key(key) => self.by_key.get(key),
+            answers::Asked::Metadata(value) => self.by_metadata.get(value),
+        };
+        let effects = effects.into_iter().flatten();
         effects.filter(|effect| effect.endpoint == endpoint).collect()
     }
 }

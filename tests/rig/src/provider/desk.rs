@@ -264,8 +264,8 @@ impl Desk {
         if !request.kind.can_be_asked() {
             return answers::status(request.kind, 404, None);
         }
-        let (endpoint, key) = answers::asked_for(request);
-        answers::found(&lock(&self.books).of_key(endpoint, &key))
+        let (endpoint, asked) = answers::asked_for(request);
+        answers::found(&lock(&self.books).asked_for(endpoint, &asked))
     }
 
     /// Faults on the way back.

@@ -12,6 +12,9 @@ use super::webhook::Signed;
 pub enum Kind {
     /// `POST /v1/{resource}`: form bodies, keys keep their first answer, a 500 included (Stripe v1).
     Billing,
+    /// `POST /v2/…`: JSON bodies; a repeat finishes what had failed and gives the present answer (Stripe
+    /// v2).
+    BillingV2,
     /// `POST /emails`: JSON bodies, keys for 24 hours (Resend).
     Mail,
     /// `POST /keyed/…`: a key is needed and kept with its answer.
@@ -22,7 +25,8 @@ pub enum Kind {
     Lookup,
     /// `POST /plain/…`: every request takes effect; nothing can be asked for.
     Plain,
-    /// `POST /model/…`: every request takes effect, and no two answers are the same.
+    /// `POST /model/…`: every request takes effect, and no two answers are the same (chat completions as
+    /// OpenAI serves them).
     Model,
     /// A message accepted by the SMTP sink; its key is its Message-ID.
     Smtp,
@@ -34,6 +38,7 @@ impl Kind {
     pub(super) fn of(path: &str) -> Self {
         match path.split('/').nth(1) {
             Some("v1") => Self::Billing,
+            Some("v2") => Self::BillingV2,
             Some("emails") => Self::Mail,
             Some("keyed") => Self::Keyed,
             Some("webhooks") => Self::Webhook,
@@ -45,7 +50,7 @@ impl Kind {
     }
 
     pub(super) const fn deduplicates(self) -> bool {
-        matches!(self, Self::Billing | Self::Mail | Self::Keyed | Self::Webhook)
+        matches!(self, Self::Billing | Self::BillingV2 | Self::Mail | Self::Keyed | Self::Webhook)
     }
 
     pub(super) const fn can_be_asked(self) -> bool {

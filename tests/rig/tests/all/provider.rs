@@ -77,14 +77,17 @@ impl World {
 #[tokio::test]
 async fn billing_keeps_the_first_answer_of_a_key() {
     let world = world().await;
-    let first = world.post("/v1/charges", "k-1", "amount=500&currency=eur").await;
+    let first =
+        world.post("/v1/charges", "k-1", "amount=500&currency=eur&metadata%5Boncely%5D=k-1").await;
     assert_eq!(first.status, 200, "{first:?}");
     assert!(first.body.contains(r#""id":"ch_00000001""#), "{first:?}");
     assert!(first.body.contains(r#""amount":500"#), "{first:?}");
-    let again = world.post("/v1/charges", "k-1", "amount=500&currency=eur").await;
+    let again =
+        world.post("/v1/charges", "k-1", "amount=500&currency=eur&metadata%5Boncely%5D=k-1").await;
     assert_eq!((again.status, &again.body), (200, &first.body));
     assert!(again.head.contains("Idempotent-Replayed: true"), "{again:?}");
-    let other = world.post("/v1/charges", "k-1", "amount=501&currency=eur").await;
+    let other =
+        world.post("/v1/charges", "k-1", "amount=501&currency=eur&metadata%5Boncely%5D=k-1").await;
     assert_eq!(other.status, 400);
     assert!(other.body.contains("idempotency_error"), "{other:?}");
 
