@@ -257,3 +257,22 @@ async fn w1_to_w9_class_b_killed_at_any_moment_under_load() {
     );
     world.check_invariants().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h8_what_no_look_up_told_is_held_and_asked_anew_on_a_persons_word() {
+    let mut impatient = settlement();
+    impatient.replace("max_elapsed: 10m", "max_elapsed: 300ms");
+    let wiring = Wiring::invoices("silent").effects([impatient]);
+    let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;
+    world.provider.fail(Rule::once(Fault::CloseAfter).to("/lookup/settlements"));
+    world.provider.fail(Rule::always(Fault::status(503)).to("/lookup/settlements").lookups());
+    world.run().await;
+    let name = world.pay_many(1, 1, 1).await.remove(0);
+    world.until("held", async || world.effects_in("held").await == 1).await;
+    world.provider.heal();
+    let key = world.key_of("settle", &name).await;
+    world.overrides(&["effects", "resolve", &key, "--as", "lookup"]).await;
+    world.until("found", async || world.effects_in("done").await == 1).await;
+    assert_eq!(world.provider.counts().received, 1);
+    world.check_invariants().await;
+}

@@ -84,9 +84,15 @@ pub(super) struct Resolve {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Word {
+    /// It has happened
     Done,
+    /// It has not: send it now, with the same key
     Retry,
+    /// Ask the provider now, by the effect's look-up
+    Lookup,
+    /// It will not happen: a dead letter
     Rejected,
+    /// It is not wanted
     Skipped,
 }
 
@@ -95,6 +101,7 @@ impl Word {
         match self {
             Self::Done => "done",
             Self::Retry => "retry",
+            Self::Lookup => "lookup",
             Self::Rejected => "rejected",
             Self::Skipped => "skipped",
         }
@@ -297,13 +304,14 @@ impl Resolve {
                     .map_err(|error| CliError::Usage(format!("--result is no JSON: {error}")))?;
                 Some(value.to_string().into_bytes())
             }
-            (Some(_), Word::Retry | Word::Rejected | Word::Skipped) => {
+            (Some(_), Word::Retry | Word::Lookup | Word::Rejected | Word::Skipped) => {
                 return Err(CliError::Usage("--result goes with --as done only".to_owned()));
             }
         };
         Ok(match self.word {
             Word::Done => Resolution::Done { result },
             Word::Retry => Resolution::Retry,
+            Word::Lookup => Resolution::LookUp,
             Word::Rejected => Resolution::Rejected,
             Word::Skipped => Resolution::Skipped,
         })

@@ -16,7 +16,7 @@ use super::admin::{events, totals};
 use super::batch::{self, Written};
 use super::claim::{self, Claim};
 use super::settle::{self, Settlement};
-use super::sweep::Expired;
+use super::sweep::{Expired, Takeover};
 use super::{PgConnection, Settings, migrate, share, sweep};
 
 /// A cluster with the schema in it.
@@ -280,6 +280,81 @@ async fn only_failures_are_counted_and_their_time_runs_while_they_go_on() {
     tx.commit().await.unwrap();
     let anew = claim(c, worker).await;
     assert_eq!((anew.history.failures, anew.history.failing_ms), (0, None));
+}
+
+#[tokio::test]
+async fn w5_how_long_it_is_quiet_counts_from_the_last_attempt_that_may_have_been_applied() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    let effect = key(0x11);
+    let worker = Uuid::from_u128(7);
+    world
+        .sql(&format!(
+            "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, due_at,
+                status, name, tenant, business_id)
+             VALUES ('{effect}', '{effect}', '{effect}', '{effect}', 1, 0, now(), 'waiting', 'e',
+                't', 'b')"
+        ))
+        .await;
+    let sent = claim(c, worker).await;
+    assert_eq!((sent.history.quiet_ms, sent.history.asks), (None, false));
+    let unknown = Settlement {
+        status: Status::Unknown,
+        was_unknown: true,
+        asks: true,
+        unknown_ms: Some(4_000),
+        ..seen(&sent, OutcomeClass::Unknown)
+    };
+    settle::settle(c, worker, &[unknown]).await.unwrap();
+    let asking = claim(c, worker).await;
+    let quiet_ms = asking.history.quiet_ms.unwrap();
+    assert!(quiet_ms >= 4_000 && asking.history.asks && asking.history.was_unknown);
+
+    // A look-up moves nothing but its own count; nor does the death of a worker that only asked.
+    let found_nothing = |claim: &Claim| Settlement {
+        status: Status::Unknown,
+        was_unknown: true,
+        asks: true,
+        tries: 0,
+        failures: 0,
+        lookups: 1,
+        ..seen(claim, OutcomeClass::Unknown)
+    };
+    settle::settle(c, worker, &[found_nothing(&asking)]).await.unwrap();
+    let again = claim(c, worker).await;
+    assert_eq!((again.history.lookups, again.history.attempts), (1, 1));
+    assert!(again.history.quiet_ms.unwrap() >= quiet_ms && again.history.failing_ms.is_some());
+    let died = |claim: &Claim, sent| Takeover {
+        key: claim.key,
+        fence: claim.fence,
+        status: "unknown",
+        due_in_ms: 0,
+        note: String::new(),
+        asks: true,
+        sent,
+    };
+    sweep::take_over(c, &[died(&again, false)]).await.unwrap();
+    let third = claim(c, worker).await;
+    assert!(third.history.quiet_ms.unwrap() >= quiet_ms);
+    // That of one that may have sent it does.
+    sweep::take_over(c, &[died(&third, true)]).await.unwrap();
+    let fourth = claim(c, worker).await;
+    assert!(fourth.history.quiet_ms.unwrap() < quiet_ms);
+
+    // Believed to be nowhere, it begins anew; what failed before still counts.
+    let resent = Settlement {
+        status: Status::Waiting,
+        was_unknown: false,
+        asks: false,
+        ..found_nothing(&fourth)
+    };
+    settle::settle(c, worker, &[resent]).await.unwrap();
+    let anew = claim(c, worker).await;
+    assert!(!anew.history.was_unknown && !anew.history.asks);
+    assert_eq!((anew.history.failures, anew.history.failing_ms), (1, None));
+    settle::settle(c, worker, &[seen(&anew, OutcomeClass::NotApplied)]).await.unwrap();
+    assert_eq!(claim(c, worker).await.history.lookups, 0, "look-ups count from the last send");
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ pub enum Resolution {
     Done { result: Option<Vec<u8>> },
     /// It has not: send it now, with the same key.
     Retry,
+    /// The provider is to be asked, now.
+    LookUp,
     /// It will not: a dead letter.
     Rejected,
     /// It is not wanted: what comes after it is skipped as well.
@@ -31,6 +33,7 @@ impl Resolution {
         match self {
             Self::Done { .. } => Status::Done,
             Self::Retry => Status::Waiting,
+            Self::LookUp => Status::Unknown,
             Self::Rejected => Status::Rejected,
             Self::Skipped => Status::Skipped,
         }
@@ -40,6 +43,7 @@ impl Resolution {
         match self {
             Self::Done { .. } => "effects resolve --as done",
             Self::Retry => "effects resolve --as retry",
+            Self::LookUp => "effects resolve --as lookup",
             Self::Rejected => "effects resolve --as rejected",
             Self::Skipped => "effects resolve --as skipped",
         }
@@ -77,9 +81,12 @@ pub async fn resolve(
     let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(Resolved::NotFound) };
     let corrupt = StoreError::Corrupt { key: effect, what: "unknown status" };
     let status = Status::parse(&row.status).ok_or(corrupt)?;
-    if let Some(why) =
-        refusal(status, row.blocked, row.attempts > 0 || row.takeovers > 0, resolution)
-    {
+    let tried = row.attempts > 0 || row.takeovers > 0;
+    if let Some(why) = refusal(status, row.blocked, tried, resolution) {
+        return Ok(Resolved::Refused { status, why });
+    }
+    if *resolution == Resolution::LookUp && !row.was_unknown {
+        let why = "no attempt of it may have been applied, so there is nothing to ask for";
         return Ok(Resolved::Refused { status, why });
     }
     if change.dry_run {
@@ -87,7 +94,7 @@ pub async fn resolve(
     }
     let result = match resolution {
         Resolution::Done { result } => result.as_deref(),
-        Resolution::Retry | Resolution::Rejected | Resolution::Skipped => None,
+        Resolution::Retry | Resolution::LookUp | Resolution::Rejected | Resolution::Skipped => None,
     };
     let note = clean(&format!("by hand: {}", change.reason), NOTE_CHARS_MAX);
     let becomes = resolution.status().as_str();

@@ -1,13 +1,13 @@
--- A person's word. It ends unknown: what was seen before is in the audit row and in the attempts. The
--- retry plan begins anew.
+-- A person's word. It ends unknown, unless the provider is to be asked: what was seen before is in the
+-- audit row and in the attempts. The retry plan begins anew.
 UPDATE oncely.effect
 SET status = $2,
-    due_at = CASE WHEN $2 = 'waiting' THEN now() END,
-    settled_at = CASE WHEN $2 <> 'waiting' THEN now() END,
-    was_unknown = false,
-    asks = false,
+    due_at = CASE WHEN $2 IN ('waiting', 'unknown') THEN now() END,
+    settled_at = CASE WHEN $2 NOT IN ('waiting', 'unknown') THEN now() END,
+    was_unknown = $2 = 'unknown',
+    asks = $2 = 'unknown',
     lookups = 0,
-    takeovers = 0,
+    takeovers = CASE WHEN $2 = 'unknown' THEN least(takeovers, 1) ELSE 0 END,
     failures = 0,
     failing_since = NULL,
     note = $3,
