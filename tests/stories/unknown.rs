@@ -263,7 +263,8 @@ async fn h8_what_no_look_up_told_is_held_and_asked_anew_on_a_persons_word() {
     let mut impatient = settlement();
     impatient.replace("max_elapsed: 10m", "max_elapsed: 300ms");
     let wiring = Wiring::invoices("silent").effects([impatient]);
-    let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;
+    // A held effect lets its offset go; on a person's word it is open once more.
+    let mut world = World::plan(wiring).lease_ms(LEASE_MS).unsampled().start().await;
     world.provider.fail(Rule::once(Fault::CloseAfter).to("/lookup/settlements"));
     world.provider.fail(Rule::always(Fault::status(503)).to("/lookup/settlements").lookups());
     world.run().await;
