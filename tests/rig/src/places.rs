@@ -7,14 +7,20 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::RigError;
 
 /// Ports are taken from here: below the range from which Linux takes ports for outgoing connections,
 /// so that a server that was stopped finds its port free when it is started again.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
+/// Ports that a process takes for itself at once.
+const BLOCK_PORTS: usize = 50;
 
 /// How many ports are tried before giving up.
 const PORT_TRIES_MAX: usize = 200;
@@ -71,18 +77,44 @@ pub(crate) fn open_to_others(path: &Path) -> bool {
         .all(|dir| fs::metadata(dir).is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
 }
 
-/// A port on 127.0.0.1 that nobody listens on at this moment.
+/// A port on 127.0.0.1 that nobody listens on at this moment, and that no other process of the rig is
+/// given while this one lives.
 ///
 /// # Errors
 /// `NoFreePort` after many tries.
 pub fn free_port() -> Result<u16, RigError> {
+    static OWN: Mutex<OwnPorts> = Mutex::new(OwnPorts { blocks: Vec::new(), left: Vec::new() });
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..PORT_TRIES_MAX {
-        let port = rand::random_range(PORTS);
+        let Some(port) = own.next() else { continue };
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
     }
     Err(RigError::NoFreePort { from: PORTS.start, to: PORTS.end })
+}
+
+/// The ports of this process. Between looking for a free port and listening there somebody else could take
+/// it; so each process has blocks of its own, and gives each port out once.
+struct OwnPorts {
+    /// Names that only one process of the machine can have; they go with it.
+    blocks: Vec<UnixListener>,
+    /// Not given out yet.
+    left: Vec<u16>,
+}
+
+impl OwnPorts {
+    /// `None`: the block that was tried is somebody else's.
+    fn next(&mut self) -> Option<u16> {
+        if self.left.is_empty() {
+            let mut blocks = PORTS.step_by(BLOCK_PORTS);
+            let first = blocks.nth(rand::random_range(0..blocks.len()))?;
+            let name = SocketAddr::from_abstract_name(format!("oncely-ports-{first}")).ok()?;
+            self.blocks.push(UnixListener::bind_addr(&name).ok()?);
+            self.left = (first..PORTS.end).take(BLOCK_PORTS).collect();
+        }
+        self.left.pop()
+    }
 }
 
 /// A throwaway directory, removed when dropped.
@@ -138,6 +170,14 @@ mod tests {
         fs::write(path.join("file"), "x").unwrap();
         drop(scratch);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_port_is_given_out_once() {
+        let ports: Vec<u16> = (0..120).map(|_| free_port().unwrap()).collect();
+        let distinct: std::collections::BTreeSet<_> = ports.iter().collect();
+        assert_eq!(distinct.len(), ports.len());
+        assert!(ports.iter().all(|port| PORTS.contains(port)));
     }
 
     #[test]
