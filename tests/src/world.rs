@@ -30,7 +30,7 @@ use crate::ledger::Ledger;
 use crate::wiring::Wiring;
 
 /// Longest wait for a state of a story; machines under load are slow, and a wait ends early.
-pub const BOUND: Duration = Duration::from_secs(45);
+pub const BOUND: Duration = Duration::from_secs(90);
 
 /// A running story.
 pub struct World {

@@ -7,7 +7,7 @@ use oncely_core::effect::status::Status;
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
 use oncely_rig::postgres::{Cluster, PostgresOptions};
-use sqlx::Connection as _;
+use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::admin::audit::Change;
@@ -15,9 +15,10 @@ use super::admin::resolve::{self, Resolution};
 use super::admin::{events, totals};
 use super::batch::{self, Written};
 use super::claim::{self, Claim};
+use super::error::{NextStep, StoreError};
 use super::settle::{self, Settlement};
 use super::sweep::{Expired, Takeover};
-use super::{PgConnection, Settings, migrate, share, sweep};
+use super::{PgConnection, Session, Settings, migrate, share, sweep};
 
 /// A cluster with the schema in it.
 pub(crate) struct World {
@@ -396,4 +397,24 @@ async fn a_copy_counts_once_however_often_and_by_whichever_partition_it_is_read(
     assert_eq!(found.repeats.unwrap().times, 6);
     let totals = totals::of_connector(c, "c").await.unwrap();
     assert_eq!((totals.applied, totals.repeats), (1, 6), "one event, however it came");
+}
+
+/// E1: a transaction that a starved process has left idle is ended by the server. That is the end of one
+/// connection, and no refusal.
+#[tokio::test]
+async fn e1_a_transaction_that_was_left_idle_costs_a_connection_and_no_more() {
+    let world = World::new().await;
+    let mut session = Session::new(Settings::parse(&world.url()).unwrap(), "starved");
+    let connection = session.connection().await.unwrap();
+    connection.execute("SET idle_in_transaction_session_timeout = 50").await.unwrap();
+    let mut tx = session.begin().await.unwrap();
+    let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%starved%'";
+    while world.text(there).await != "0" {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let error = StoreError::from(tx.execute("SELECT 1").await.unwrap_err());
+    drop(tx);
+    assert_eq!(error.next_step(), NextStep::Wait, "{error}");
+    session.failed(&error).await;
+    session.connection().await.unwrap().execute("SELECT 1").await.unwrap();
 }

@@ -82,14 +82,19 @@ impl StoreError {
     fn class(code: &str) -> NextStep {
         match code {
             // Deadlock, serialization, lock and statement time-outs of a busy database.
-            "40001" | "40P01" | "55P03" | "57014" => NextStep::Again,
+            "55P03" | "57014" => NextStep::Again,
+            _ if code.starts_with("40") => NextStep::Again,
             // Numeric overflow, bad encoding, NUL, check violation, row too large.
             _ if code.starts_with("22") || code == "23514" || code.starts_with("54") => {
                 NextStep::Bisect
             }
-            // 25006 is a demoted primary: the connection is to be closed, not kept.
-            "25006" | "25P02" => NextStep::Wait,
-            _ if ["08", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => {
+            // 25: the transaction is not what it should be, on a demoted primary (25006), or since the
+            // server has ended one that a starved process left idle (25P03). 26: a statement is gone
+            // that was prepared. In both the connection is to be closed, not kept.
+            _ if ["08", "25", "26", "53", "57", "58", "XX"]
+                .iter()
+                .any(|class| code.starts_with(class)) =>
+            {
                 NextStep::Wait
             }
             _ => NextStep::Halt,
@@ -161,7 +166,9 @@ mod tests {
 
     #[test]
     fn e1_e5_e6_outages_wait_races_run_again_bad_values_are_bisected() {
-        for code in ["57P01", "57P03", "53100", "53200", "53300", "08006"] {
+        for code in
+            ["57P01", "57P03", "53100", "53200", "53300", "08006", "25P03", "25P04", "26000"]
+        {
             assert_eq!(StoreError::class(code), NextStep::Wait, "{code}");
         }
         for code in ["40P01", "40001"] {

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use oncely_rig::kafka::Kafka;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Headers, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::ledger::Ledger;
 
 /// Longest wait for an answer of the broker.
-const ANSWER: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// A record as it lies in the topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +57,22 @@ pub async fn ends(kafka: &Kafka, topic: &str) -> BTreeMap<i32, (i64, i64)> {
 
 fn ends_of(client: &BaseConsumer, topic: &str) -> BTreeMap<i32, (i64, i64)> {
     let partitions = partitions_of(client, topic).into_iter();
-    partitions
-        .map(|number| (number, client.fetch_watermarks(topic, number, ANSWER).unwrap()))
-        .collect()
+    partitions.map(|number| (number, watermarks(client, topic, number))).collect()
+}
+
+fn watermarks(client: &BaseConsumer, topic: &str, partition: i32) -> (i64, i64) {
+    let start = Instant::now();
+    loop {
+        match client.fetch_watermarks(topic, partition, ANSWER) {
+            Ok(ends) => return ends,
+            // A broker that lags behind itself names no leader for a moment.
+            Err(error) => {
+                let lags = error.rdkafka_error_code() == Some(RDKafkaErrorCode::UnknownPartition);
+                assert!(lags && start.elapsed() < ANSWER, "{topic}-{partition}: {error}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
 }
 
 /// Offsets that a group has committed; partitions without one are left out.

@@ -18,7 +18,7 @@ use crate::ledger::{Ending, Fate, Owed, Sent};
 use crate::record::{Event, Record};
 
 /// Longest time until a record is acknowledged.
-const DELIVERY: Duration = Duration::from_secs(30);
+const DELIVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct Producer(ThreadedProducer<Deliveries>);
 

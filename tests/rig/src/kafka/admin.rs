@@ -15,9 +15,9 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::{RigError, clock, wait};
 
 /// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(15);
+const REQUEST: Duration = Duration::from_secs(60);
 /// How long the cluster may take until what was asked for is so everywhere.
-const SETTLED: Duration = Duration::from_secs(30);
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// The rig's own connection to a cluster.
 pub(super) struct Admin {
