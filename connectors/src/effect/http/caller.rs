@@ -107,6 +107,10 @@ impl Caller {
             .timeout(Duration::from_millis(timeout.total_ms))
             .pool_idle_timeout(Duration::from_millis(POOL_IDLE_MS))
             .pool_max_idle_per_host(idle);
+        // The kernel goes on sending what a dead process has written. Beyond the time-out it must not: a
+        // request that arrived after "not found" was believed would act a second time.
+        #[cfg(target_os = "linux")]
+        let client = client.tcp_user_timeout(Duration::from_millis(timeout.total_ms));
         let redactor = Redactor::new(std::mem::take(&mut dispatch.shown));
         Ok(Self {
             client: dispatch.resolving(client).build().map_err(PerformerError::Client)?,
