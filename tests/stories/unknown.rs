@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncely_rig::provider::{Fault, Rule};
+use oncely_rig::provider::{Fault, Hold, Rule};
 use oncely_rig::proxy::{Direction, Mode};
 use oncely_tests::ledger::Ending;
 use oncely_tests::wiring::{charge, hook, note, settlement};
@@ -275,5 +275,55 @@ async fn h8_what_no_look_up_told_is_held_and_asked_anew_on_a_persons_word() {
     world.overrides(&["effects", "resolve", &key, "--as", "lookup"]).await;
     world.until("found", async || world.effects_in("done").await == 1).await;
     assert_eq!(world.provider.counts().received, 1);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w6_killed_while_it_asks_and_asked_by_another_process() {
+    let wiring = Wiring::invoices("asking").effects([settlement()]);
+    let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;
+    world.provider.fail(Rule::times(6, Fault::CloseAfter).to("/lookup/settlements"));
+    world.provider.fail(Rule::always(Fault::HangBefore).to("/lookup/settlements").lookups());
+    let first = world.run().await;
+    world.pay_many(1, 6, 2).await;
+    world.provider.wait_held(6, BOUND).await.unwrap();
+    world.workers[first].kill9().await;
+    world.provider.heal();
+    world.run().await;
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 6);
+    assert_eq!(world.provider.counts().received, 6, "a dead worker that asked has sent nothing");
+    assert_eq!(world.count("SELECT count(*) FROM oncely.effect WHERE takeovers > 0").await, 6);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w5_r14_effects_that_come_after_the_time_out_by_class() {
+    let hasty = |mut effect: oncely_tests::wiring::EffectLines| {
+        effect.replace("connect: 1s, total: 5s", "connect: 300ms, total: 700ms");
+        effect
+    };
+    let mut asked = settlement();
+    // Longer than this story lets a request lie.
+    asked.replace("applies_within: 1s", "applies_within: 6s");
+    let wiring = Wiring::invoices("slow").effects([hasty(charge()), asked, hasty(note())]);
+    let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;
+    world.provider.hold(Hold::BeforeApply);
+    world.run().await;
+    let names = world.pay_many(1, 4, 2).await;
+    for name in &names {
+        world.owe("note", name, Ending::Held);
+    }
+    // Nobody was answered in time; by then nothing had taken effect.
+    world.until("class C held", async || world.effects_in("held").await == 4).await;
+    assert_eq!(world.provider.counts().applied, 0);
+    world.provider.release();
+    world.settled().await;
+    for name in &names {
+        assert_eq!(world.status_of("charge", name).await.as_deref(), Some("done"), "repeated");
+        assert_eq!(world.status_of("settle", name).await.as_deref(), Some("done"), "found");
+        assert_eq!(world.status_of("note", name).await.as_deref(), Some("held"), "a person's");
+    }
+    assert_eq!(world.provider.counts().applied, 12, "each took effect once, late");
     world.check_invariants().await;
 }
