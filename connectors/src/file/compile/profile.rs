@@ -72,7 +72,17 @@ impl Compiler<'_> {
                 None => self.add(Finding::new(Code::BadName, span, "this is no header's name")),
             }
         }
-        if let Some(lookup) = raw.lookup.as_ref().and_then(Field::get) {
+        if let Some((span, lookup)) = raw.lookup.as_ref().and_then(Field::valid) {
+            // As it is used, it is compiled with an effect's request; a mistake shows without one.
+            self.need(&lookup.url, "lookup.url", span);
+            self.need(&lookup.done, "lookup.done", span);
+            self.condition(&lookup.done, text::LOOKUP);
+            if let Some(condition) = &lookup.not_found {
+                self.condition(condition, text::LOOKUP);
+            }
+            if let Some(answer) = &lookup.answer {
+                self.expr(answer, text::LOOKUP);
+            }
             known.lookup = Some(Arc::new(lookup.clone()));
         }
         let statuses = raw.statuses.as_ref().and_then(Field::get).into_iter().flatten();
