@@ -197,7 +197,7 @@ async fn p11_past_its_key_window_a_repeat_becomes_a_question() {
     asks.replace("max_elapsed: 10m", "max_elapsed: 2s");
     let wiring = Wiring::invoices("window").effects([asks]);
     let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;
-    world.provider.fail(Rule::times(4, Fault::CloseAfter).to("/keyed/hooks"));
+    world.provider.fail(Rule::once_per_key(Fault::CloseAfter).to("/keyed/hooks"));
     // The gate in front of it fails until the plan is exhausted; by then the key is forgotten as well.
     world.provider.fail(Rule::times(60, Fault::status(500)).to("/keyed/hooks"));
     world.run().await;

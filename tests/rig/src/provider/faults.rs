@@ -4,7 +4,7 @@
 //! first and then by a hash of seed, endpoint, key and attempt, so that a run can be repeated.
 //! Draws no random numbers and reads no clock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// One way to go wrong. *Before* and *after* mean before and after the effect took place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,26 +62,34 @@ pub struct Rule {
     endpoint: Option<String>,
     key: Option<String>,
     left: Option<u64>,
+    /// Keys that have met it, where each meets it once.
+    met: Option<BTreeSet<String>>,
     lookups: bool,
 }
 
 impl Rule {
     /// This fault, once, for the next request for an effect.
     #[must_use]
-    pub const fn once(fault: Fault) -> Self {
+    pub fn once(fault: Fault) -> Self {
         Self::times(1, fault)
     }
 
     /// This fault for the next `times` requests that match.
     #[must_use]
-    pub const fn times(times: u64, fault: Fault) -> Self {
-        Self { fault, endpoint: None, key: None, left: Some(times), lookups: false }
+    pub fn times(times: u64, fault: Fault) -> Self {
+        Self { left: Some(times), ..Self::always(fault) }
     }
 
     /// This fault until healed.
     #[must_use]
     pub const fn always(fault: Fault) -> Self {
-        Self { fault, endpoint: None, key: None, left: None, lookups: false }
+        Self { fault, endpoint: None, key: None, left: None, met: None, lookups: false }
+    }
+
+    /// This fault for the first request of each key.
+    #[must_use]
+    pub fn once_per_key(fault: Fault) -> Self {
+        Self { met: Some(BTreeSet::new()), ..Self::always(fault) }
     }
 
     /// Only for endpoints that start so: `/v1/charges`, `/plain/`, `smtp`.
@@ -110,6 +118,7 @@ impl Rule {
             && self.lookups == seen.lookup
             && self.endpoint.as_deref().is_none_or(|start| seen.endpoint.starts_with(start))
             && self.key.as_deref().is_none_or(|key| seen.key == Some(key))
+            && self.met.as_ref().is_none_or(|met| seen.key.is_some_and(|key| !met.contains(key)))
     }
 }
 
@@ -168,6 +177,9 @@ impl Faults {
         let rule = self.rules.get_mut(place)?;
         let fault = rule.fault.clone();
         rule.left = rule.left.map(|left| left.saturating_sub(1));
+        if let (Some(met), Some(key)) = (&mut rule.met, seen.key) {
+            met.insert(key.to_owned());
+        }
         if rule.left == Some(0) {
             self.rules.remove(place);
         }
