@@ -55,6 +55,18 @@ impl fmt::Display for Reference {
     }
 }
 
+impl Reference {
+    /// How it gets a value.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Env { name, default: _ } => format!("set {name} where the processor runs"),
+            Self::Secret { name } => {
+                format!("put a file `{name}` into the directory that ONCELY_SECRETS_DIR names")
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -65,6 +77,11 @@ impl fmt::Debug for Reference {
 pub trait SecretSource: Send + Sync {
     /// The value of `reference`; `None` where there is none. Defaults are not its business.
     fn lookup(&self, reference: &Reference) -> Option<Secret>;
+
+    /// How `reference` gets a value here.
+    fn remedy(&self, reference: &Reference) -> String {
+        reference.remedy()
+    }
 }
 
 /// Why a text has no value.
@@ -77,7 +94,7 @@ pub enum SecretError {
          `${{secret:name}}`; write `$${{` for a plain `${{`"
     )]
     Malformed { at: usize },
-    #[error("`{reference}` has no value: set it where the processor runs")]
+    #[error("`{reference}` has no value: {}", reference.remedy())]
     Missing { reference: Reference },
 }
 
@@ -225,7 +242,8 @@ mod tests {
         let missing = value("a ${secret:other}").unwrap_err();
         assert_eq!(
             missing.to_string(),
-            "`${secret:other}` has no value: set it where the processor runs"
+            "`${secret:other}` has no value: put a file `other` into the directory that \
+             ONCELY_SECRETS_DIR names"
         );
         assert!(matches!(value("${env:EMPTY}"), Err(SecretError::Missing { .. })));
     }

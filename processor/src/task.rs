@@ -39,7 +39,7 @@ where
     tokio::spawn(Caught::new(task, metrics, future))
 }
 
-/// Starts `future` and gives its end, or its panic, to `then`, in one task.
+/// Starts `future` and gives its end, or its panic, to `then`, in one task and within the caller's span.
 #[allow(clippy::disallowed_methods, reason = "the one place that starts tasks")]
 pub fn spawn_then<F>(
     task: &'static str,
@@ -50,8 +50,11 @@ pub fn spawn_then<F>(
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let caught = Caught::new(task, metrics, future);
-    drop(tokio::spawn(async move { then(caught.await) }));
+    let (caught, span) = (Caught::new(task, metrics, future), Span::current());
+    drop(tokio::spawn(async move {
+        let end = caught.await;
+        span.in_scope(|| then(end));
+    }));
 }
 
 /// Calls `work` and catches its panic, for pure work on one record.

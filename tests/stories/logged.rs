@@ -163,6 +163,11 @@ async fn refused_credentials_and_a_rejection_are_told_once_with_what_to_look_at(
     // Nothing more may be told in this time, in which calls go on trying.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(halted().len(), 1, "{:#?}", halted());
+    let told =
+        lines(&world, worker, &["effect halted", "connector=", "look=\"oncely effects show"]);
+    assert_eq!(told.len(), 1, "{:#?}", halted());
+    let listed = world.oncely(&["effects", "list", "--status", "waiting"]).await.json;
+    assert!(listed.to_string().contains("\"halted\":true"), "{listed:#}");
     world.provider.heal();
     world.settled().await;
     assert_eq!(lines(&world, worker, &["effect goes on", "effect=charge"]).len(), 1);
@@ -172,7 +177,11 @@ async fn refused_credentials_and_a_rejection_are_told_once_with_what_to_look_at(
     world.settled().await;
     let key = world.key_of("charge", &rejected[0]).await;
     let look = format!("look=\"oncely effects show {key}\"");
-    let told = lines(&world, worker, &["effect needs a look", "status=rejected", &look]);
+    let told = lines(
+        &world,
+        worker,
+        &["effect needs a look", "status=rejected", "connector=", "cause=", &look],
+    );
     assert_eq!(told.len(), 1, "{}", world.workers[worker].log());
     assert_eq!(names.len(), 6);
     world.check_invariants().await;

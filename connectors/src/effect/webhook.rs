@@ -253,7 +253,8 @@ mod tests {
         let missing = ring.of("other").unwrap_err();
         assert_eq!(
             missing.to_string(),
-            "`${secret:hook-new-other}` has no value: set it where the processor runs"
+            "`${secret:hook-new-other}` has no value: put a file `hook-new-other` into the directory \
+             that ONCELY_SECRETS_DIR names"
         );
         assert!(!missing.is_of_event());
         assert!(matches!(ring.of("bad").unwrap_err(), KeyringError::Signing { .. }));

@@ -137,6 +137,8 @@ codes! {
     FailsOnSamples = "W105",
     /// A repeat is relied on for longer than anybody knows that the key is remembered.
     WindowNotKnown = "W106",
+    /// A text that reads like an expression, where texts are templates.
+    BareExpression = "W107",
 }
 
 impl Serialize for Code {

@@ -109,6 +109,36 @@ fn every_example_fits_the_editor_schema_and_a_slip_does_not() {
     }
 }
 
+#[test]
+fn names_are_the_same_to_the_editor_and_to_the_program() {
+    let schema: serde_json::Value = serde_json::from_str(&schema::text()).unwrap();
+    let validator = jsonschema::draft7::new(&schema).unwrap();
+    for (name, connector, effect) in [
+        ("a", true, true),
+        ("a_b-c9", true, false),
+        ("a_b9", true, true),
+        ("a-b", true, false),
+        ("_a", false, false),
+        ("9a", false, false),
+        ("A", false, false),
+        ("a.b", false, false),
+        (&*"a".repeat(63), true, true),
+        (&*"a".repeat(64), false, false),
+    ] {
+        let effects = "effects: [{ id: NAME, type: http, key: event.id, \
+                       request: { url: 'https://x.test/' } }]\n";
+        let texts = [
+            (SMALL.replace("small", name), connector),
+            (format!("{SMALL}{}", effects.replace("NAME", name)), effect),
+        ];
+        for (text, accepted) in texts {
+            let json = as_json(&node::parse(&text, &mut Findings::default()).unwrap());
+            assert_eq!(validator.is_valid(&json), accepted, "the schema on {text}");
+            assert_eq!(one(&text).is_ok(), accepted, "the program on {text}");
+        }
+    }
+}
+
 /// What people read when something is wrong. `INSTA_UPDATE=always cargo test -p oncely-connectors`
 /// accepts new texts.
 #[test]

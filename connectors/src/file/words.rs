@@ -94,6 +94,20 @@ impl fmt::Display for Millis {
     }
 }
 
+/// The unit that a number alone most likely means, by the name of the notation.
+pub(super) fn unit_of(notation: &str) -> Option<&'static str> {
+    match notation {
+        "duration" | "key window" => Some("s"),
+        "rate" => Some("/s"),
+        "size" => Some("B"),
+        _ => None,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Implements reading from text and the editor schema. `$help` says how it is written.
 macro_rules! word {
     ($type:ty, $name:literal, $pattern:literal, $help:literal, $parse:expr) => {
@@ -110,7 +124,11 @@ macro_rules! word {
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
                         let parse: fn(&str) -> Option<$type> = $parse;
                         parse(text).ok_or_else(|| {
-                            E::custom(format_args!("`{text}` is no {} | {}", $name, $help))
+                            let bare = unit_of($name).filter(|_| is_number(text));
+                            let with_unit =
+                                bare.map(|unit| format!("write it with its unit: `{text}{unit}`"));
+                            let help = with_unit.as_deref().unwrap_or($help);
+                            E::custom(format_args!("`{text}` is no {} | {help}", $name))
                         })
                     }
                 }

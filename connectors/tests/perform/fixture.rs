@@ -50,6 +50,7 @@ pub(crate) fn canaries() -> Arc<dyn SecretSource> {
 
 pub(crate) fn rule(request: RequestRule) -> CallRule {
     CallRule {
+        kind: "http",
         request,
         reads_results: false,
         record: Vec::new(),

@@ -236,7 +236,8 @@ async fn an_effect_that_cannot_be_performed_is_refused_when_it_is_made() {
     let missing = Auth::Bearer(SecretText("${secret:other}".into()));
     assert_eq!(
         refused(&with_auth(http("http://a.local/"), missing)).to_string(),
-        "`${secret:other}` has no value: set it where the processor runs"
+        "`${secret:other}` has no value: put a file `other` into the directory that \
+         ONCELY_SECRETS_DIR names"
     );
     let to_event = with_auth(http("https://{{ event.host }}/"), Auth::Bearer(token()));
     assert!(matches!(refused(&to_event), PerformerError::SecretToEventHost));

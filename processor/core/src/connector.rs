@@ -215,6 +215,8 @@ pub struct LedgerRule {
 
 #[derive(Debug)]
 pub struct CallRule {
+    /// The effect's type as the file has it: `http`, `billing`, `email` or `webhook`.
+    pub kind: &'static str,
     pub request: RequestRule,
     /// Whether the request reads results of earlier effects (`effects.settle.…`) and so can only be
     /// rendered when these are done.

@@ -44,6 +44,7 @@ fn connector() -> Connector {
         after: Vec::new(),
         on_stale: OnStale::Skip,
         body: EffectBody::Call(Box::new(CallRule {
+            kind: "http",
             request: RequestRule::Http(HttpRule {
                 method: "POST".into(),
                 url: Template::compile(url, Target::Url).unwrap(),

@@ -113,6 +113,12 @@ pub(super) fn bytes_text(bytes: &[u8]) -> String {
     }
 }
 
+/// Bytes as they are, line by line: text, else hexadecimal digits.
+pub(super) fn bytes_as_written(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else { return format!("0x{}", hex(bytes)) };
+    text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
+}
+
 /// Bytes for machines: `{"text": …}` or `{"hex": …}`.
 pub(super) fn bytes_json(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {

@@ -185,6 +185,11 @@ pub(super) const fn explanation(code: Code) -> &'static str {
              long as `retry` allows, and a receiver that has forgotten the key acts again. With \
              `hold` nothing is repeated after an unknown outcome, and the window does not matter."
         }
+        Code::BareExpression => {
+            "Fields like `to`, `url`, `json` and `form` are templates: text goes out as it stands, and \
+             only what stands in `{{ }}` is replaced. A text such as event.email would be sent as it \
+             is written: write \"{{ event.email }}\"."
+        }
     }
 }
 

@@ -181,10 +181,14 @@ fn thousands(number: u64) -> String {
     text
 }
 
+/// What the other commands need to find everything.
+const EXPORTED: [&str; 4] =
+    ["ONCELY_DATABASE_URL", "ONCELY_KAFKA_BROKERS", "ONCELY_CONNECTORS", "ONCELY_SECRETS_DIR"];
+
 fn left_up(finished: &Finished) -> String {
     let mut text = String::from("\neverything is left up; in another terminal:\n\n");
     for (name, value) in finished.settings() {
-        if ["ONCELY_DATABASE_URL", "ONCELY_KAFKA_BROKERS", "ONCELY_CONNECTORS"].contains(&name) {
+        if EXPORTED.contains(&name) {
             text.push_str(&format!("  export {name}='{value}'\n"));
         }
     }

@@ -155,7 +155,7 @@ fn listed(rows: &[EffectRow], limit: i64) -> Answer {
             row.attempts.to_string(),
             id(&row.tenant, &row.business_id),
             time(row.created_at),
-            row.note.clone().unwrap_or_default(),
+            note(row),
         ]
     });
     let mut text = table(&header, cells.collect());
@@ -169,8 +169,30 @@ fn listed(rows: &[EffectRow], limit: i64) -> Answer {
 fn state(row: &EffectRow) -> String {
     match (row.status, row.due_at) {
         (Status::Waiting, None) => "waiting (blocked)".to_owned(),
+        (status @ (Status::Waiting | Status::Unknown), _) if row.halted => {
+            format!("{} (halted)", status.as_str())
+        }
         (status, _) => status.as_str().to_owned(),
     }
+}
+
+/// The note; of a halted one first what halts it.
+fn note(row: &EffectRow) -> String {
+    let note = row.note.clone().unwrap_or_default();
+    match halted(row) {
+        Some(halted) if note.is_empty() => halted,
+        Some(halted) => format!("{halted}; {note}"),
+        None => note,
+    }
+}
+
+/// What halts an effect that is tried again by itself, one call at a time.
+pub(super) fn halted(row: &EffectRow) -> Option<String> {
+    if !row.halted || !matches!(row.status, Status::Waiting | Status::Unknown) {
+        return None;
+    }
+    let code = row.status_code.map(|code| format!("{code}, ")).unwrap_or_default();
+    Some(format!("halted: {code}credentials or configuration refused"))
 }
 
 pub(super) fn id(tenant: &str, business_id: &str) -> String {
@@ -185,6 +207,7 @@ pub(super) fn effect_json(row: &EffectRow) -> Value {
         "effect": row.name,
         "status": row.status.as_str(),
         "blocked": row.status == Status::Waiting && row.due_at.is_none(),
+        "halted": halted(row).is_some(),
         "tenant": row.tenant,
         "business_id": row.business_id,
         "version": row.version,
@@ -223,7 +246,7 @@ fn shown_whole(row: &EffectRow, attempts: &[AttemptRow], bytes: &Bytes) -> Answe
         ("effect", row.name.clone()),
         ("id", shown(&id(&row.tenant, &row.business_id))),
         ("state", state(row)),
-        ("note", shown(row.note.as_deref().unwrap_or(""))),
+        ("note", shown(&note(row))),
         ("attempts", row.attempts.to_string()),
         ("failures", row.failures.to_string()),
         ("look-ups", if row.lookups > 0 { row.lookups.to_string() } else { String::new() }),

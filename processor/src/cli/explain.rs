@@ -3,7 +3,7 @@
 use oncely_core::key::Key;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, time};
+use super::answer::{Answer, shown, time};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::timeline::{Timeline, timeline};
@@ -94,10 +94,16 @@ impl Explain {
     }
 
     fn unknown(&self) -> Answer {
-        let mut text = format!("nothing is on record of {:?}", self.business_id);
-        if self.tenant.is_none() {
-            text.push_str("; if the connector has tenants, give --tenant");
-        }
+        let whose = self.tenant.as_ref().map_or_else(
+            || "of any tenant".to_owned(),
+            |tenant| format!("of tenant {}", shown(tenant)),
+        );
+        let text = format!(
+            "nothing is on record {whose} under {:?}: the id is what `identity.id` gives, in full; \
+             records that were ignored leave no trace, and those that could not be read have no id \
+             (oncely dlq list)",
+            self.business_id
+        );
         let json = json!({ "business_id": self.business_id, "found": [] });
         Answer { exit: Exit::Failed, ..Answer::new(text, json) }
     }
@@ -109,7 +115,7 @@ impl Explain {
                 text.push('\n');
             }
             let id = super::effects::id(&found.tenant, &self.business_id);
-            text.push_str(&format!("{}: {}\n", found.connector, super::answer::shown(&id)));
+            text.push_str(&format!("{}: {}\n", found.connector, shown(&id)));
             text.push_str(&found.timeline.text());
         }
         let found: Vec<Value> = found

@@ -33,6 +33,13 @@ pub(super) fn load_within(
     check: Check,
     bounds: Bounds,
 ) -> Result<Loaded, CliError> {
+    let files = files(context, paths)?;
+    let secrets = Secrets::new(&context.environment);
+    Ok(Loaded { files: files.len(), outcome: file::load_within(&files, &secrets, check, bounds) })
+}
+
+/// The connector files that `paths` name, or the settings.
+pub(super) fn files(context: &Context, paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let given = if paths.is_empty() {
         config::connector_paths(&context.environment)
     } else {
@@ -54,8 +61,7 @@ pub(super) fn load_within(
             looked.join(", ")
         )));
     }
-    let secrets = Secrets::new(&context.environment);
-    Ok(Loaded { files: files.len(), outcome: file::load_within(&files, &secrets, check, bounds) })
+    Ok(files)
 }
 
 impl Loaded {

@@ -1,15 +1,19 @@
 //! `oncely dlq` and `oncely quarantine`: records that were set aside.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
 use oncely_core::expr::spelling::nearest;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, bytes_json, bytes_text, counted, fields, shown, table, time};
+use super::answer::{
+    Answer, bytes_as_written, bytes_json, bytes_text, counted, fields, shown, table, time,
+};
 use super::context::Context;
 use super::effects::id;
 use super::exit::CliError;
 use crate::store::admin::parked::{self, Filter, ParkedRow, ParkedWhole, Place};
-use crate::worker::reasons;
+use crate::worker::{is_unreadable, read_headers, reasons};
 
 /// See records that were set aside, with their cause.
 #[derive(Clone, Debug, Subcommand)]
@@ -143,12 +147,20 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         ("fingerprint", fingerprint(&whole.fingerprint)),
         ("known as", fingerprint(&whole.known_fingerprint)),
     ]);
-    let parts = [("key", &whole.record_key), ("headers", &whole.headers), ("value", &whole.value)];
-    for (name, bytes) in parts {
-        if let Some(bytes) = bytes {
-            text.push_str(&format!("\n{name} ({} bytes)\n{}\n", bytes.len(), bytes_text(bytes)));
-        }
+    let headers = headers(whole.headers.as_deref());
+    let part = |name: &str, bytes: &Option<Vec<u8>>| {
+        let Some(bytes) = bytes else { return String::new() };
+        // Reading it as JSON would hide why it was set aside, such as a member that stands twice.
+        let shown =
+            if is_unreadable(&row.reason) { bytes_as_written(bytes) } else { bytes_text(bytes) };
+        format!("\n{name} ({})\n{shown}\n", counted(bytes.len(), "byte"))
+    };
+    text.push_str(&part("key", &whole.record_key));
+    if !headers.is_empty() {
+        text.push_str("\nheaders\n");
+        text.extend(headers.iter().map(|header| format!("{}\n", header_text(header))));
     }
+    text.push_str(&part("value", &whole.value));
     let mut json = row_json(row);
     if let Some(json) = json.as_object_mut() {
         json.insert("event".to_owned(), json!(whole.event.map(|key| key.to_string())));
@@ -156,9 +168,92 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         let known = whole.known_fingerprint.map(|key| key.to_string());
         json.insert("known_fingerprint".to_owned(), json!(known));
         json.insert("record_timestamp".to_owned(), json!(timestamp.map(time)));
-        for (name, bytes) in parts {
+        for (name, bytes) in [("key", &whole.record_key), ("value", &whole.value)] {
             json.insert(name.to_owned(), bytes.as_deref().map_or(Value::Null, bytes_json));
         }
+        json.insert("headers".to_owned(), headers.iter().map(header_json).collect());
     }
     Answer::new(text, json)
+}
+
+/// A record header; without a value where the producer gave none.
+type Header = (String, Option<Vec<u8>>);
+
+fn headers(stored: Option<&[u8]>) -> Vec<Header> {
+    stored.and_then(read_headers).unwrap_or_default()
+}
+
+fn header_text((name, value): &Header) -> String {
+    let value = match value.as_deref().map(|value| (value, std::str::from_utf8(value))) {
+        None => "(null)".to_owned(),
+        Some((_, Ok(text))) => shown(text),
+        Some((value, Err(_))) => format!("(base64) {}", STANDARD.encode(value)),
+    };
+    format!("{}: {value}", shown(name)).trim_end().to_owned()
+}
+
+fn header_json((name, value): &Header) -> Value {
+    match value.as_deref().map(|value| (value, std::str::from_utf8(value))) {
+        None => json!({ "key": name, "text": null }),
+        Some((_, Ok(text))) => json!({ "key": name, "text": text }),
+        Some((value, Err(_))) => json!({ "key": name, "base64": STANDARD.encode(value) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_shown_as_it_was_written() {
+        let row = ParkedRow {
+            id: 4,
+            at: chrono::DateTime::UNIX_EPOCH,
+            connector: Some("invoice-paid".to_owned()),
+            reason: "duplicate_key".to_owned(),
+            tenant: String::new(),
+            business_id: None,
+            detail: "`a` stands twice".to_owned(),
+            origin: None,
+            effect: None,
+        };
+        let whole = ParkedWhole {
+            row,
+            event: None,
+            fingerprint: None,
+            known_fingerprint: None,
+            timestamp_ms: None,
+            record_key: Some(b"k".to_vec()),
+            value: Some(b"{\"a\":1,\n \"a\":\x1b2}".to_vec()),
+            headers: Some(br#"[["trace","YWJj"],["raw","/wA="],["none",null]]"#.to_vec()),
+        };
+        let shown = shown_whole(&whole);
+        insta::assert_snapshot!(shown.text, @r#"
+        number     4
+        parked at  1970-01-01T00:00:00.000Z
+        connector  invoice-paid
+        reason     duplicate_key
+        detail     `a` stands twice
+
+        key (1 byte)
+        k
+
+        headers
+        trace: abc
+        raw: (base64) /wA=
+        none: (null)
+
+        value (15 bytes)
+        {"a":1,
+         "a":\u{1b}2}
+        "#);
+        let headers = json!([
+            { "key": "trace", "text": "abc" },
+            { "key": "raw", "base64": "/wA=" },
+            { "key": "none", "text": null },
+        ]);
+        assert_eq!(shown.json["headers"], headers);
+        let none = ParkedWhole { headers: Some(b"[]".to_vec()), ..whole };
+        assert!(!shown_whole(&none).text.contains("headers"));
+    }
 }

@@ -201,7 +201,7 @@ fn answer(accepted: &[Accepted], dry_run: bool) -> Answer {
     let end = if dry_run {
         format!("would accept {count}; nothing was changed")
     } else {
-        format!("accepted {count}; running processors take them up when they are assigned again")
+        format!("accepted {count}; running processors take them up within seconds")
     };
     let text = format!("{}{end}\n", whole_table(&header, cells.collect()));
     let rows = accepted.iter().map(|row| {

@@ -7,21 +7,21 @@ use std::time::Duration;
 use oncely_connectors::effect::egress::Egress;
 use oncely_connectors::file::{Check, Compiled};
 use oncely_core::connector::EffectBody;
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::answer::Answer;
 use super::context::Context;
-use super::exit::CliError;
+use super::exit::{CliError, Exit};
 use super::load::load;
 use super::print;
+use crate::clock::{self, Moment};
 use crate::config::{self, Secrets, Settings};
 use crate::http::{self, Health};
 use crate::store::migrate;
 use crate::task;
-use crate::telemetry::{self, Dependency, Metrics, Outage};
+use crate::telemetry::{self, Dependency, Metrics, Outage, STILL_EVERY};
 use crate::worker::Process;
 
 /// Between looks at a schema that is not current yet.
@@ -130,7 +130,10 @@ impl Run {
         // Whoever still reads an answer at this moment may lose its end.
         drop(tokio::time::timeout(Duration::from_millis(200), server).await);
         match ended {
-            Ok(()) => Ok(Answer::new("stopped", json!({ "stopped": true }))),
+            Ok(()) => {
+                tracing::info!("stopped");
+                Ok(Answer::said(Exit::Ok))
+            }
             Err(source) => Err(CliError::Run { source }),
         }
     }
@@ -143,7 +146,8 @@ impl Run {
         health: &Health,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<Schema, CliError> {
-        let (outage, mut said) = (Outage::of(Dependency::Database, database), None);
+        let outage = Outage::of(Dependency::Database, database);
+        let mut said: Option<(usize, Moment)> = None;
         loop {
             match self.missing(context).await {
                 Ok(count) => {
@@ -153,12 +157,17 @@ impl Run {
                     if count == 0 {
                         return Ok(Schema::Current);
                     }
-                    if said.replace(count) != Some(count) {
+                    let now = clock::now();
+                    let again = said.is_none_or(|(before, at)| {
+                        before != count || now.saturating_duration_since(at) >= STILL_EVERY
+                    });
+                    if again {
+                        said = Some((count, now));
                         let remedy = "run `oncely migrate up`, or start with --migrate";
                         tracing::warn!(missing = count, remedy, "waiting for migrations");
                     }
                 }
-                Err(error) if error.exit() == super::exit::Exit::Unavailable => {
+                Err(error) if error.exit() == Exit::Unavailable => {
                     let cause = print::chain(&error);
                     outage.not_reached("schema", &cause);
                     health.database_down(cause);

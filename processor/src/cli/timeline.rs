@@ -7,6 +7,7 @@ use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::status::Status;
 
 use super::answer::{counted, shown};
+use super::effects::halted;
 use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::effects::{AttemptRow, EffectRow};
 use crate::store::admin::events::{History, InboxRow, ParkedEntry};
@@ -14,6 +15,8 @@ use crate::store::admin::parked::Origin;
 
 /// Widths of the first two columns.
 const WHAT_WIDTH: usize = 10;
+/// The most that a long name widens the first for all lines.
+const WHAT_WIDTH_MAX: usize = 24;
 const DETAIL_WIDTH: usize = 44;
 
 /// One line. Without a time: how something stands now.
@@ -156,7 +159,10 @@ fn stands(effect: &EffectRow) -> Entry {
     let due = effect.due_at.map(|at| at.format("due %H:%M:%S%.3f").to_string());
     let detail = match (effect.status, due) {
         (Status::Waiting, None) => "waits for an earlier effect".to_owned(),
-        (Status::Waiting | Status::Unknown, Some(due)) => due,
+        (Status::Waiting | Status::Unknown, Some(due)) => match halted(effect) {
+            Some(halted) => format!("{halted}; {due}"),
+            None => due,
+        },
         (Status::Claimed, _) => "a worker is sending it".to_owned(),
         _ => shown(effect.note.as_deref().unwrap_or("")),
     };
@@ -216,6 +222,8 @@ impl Timeline {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut day: Option<NaiveDate> = None;
+        let widest = self.entries.iter().map(|entry| entry.what.chars().count()).max();
+        let width = widest.unwrap_or(0).clamp(WHAT_WIDTH, WHAT_WIDTH_MAX);
         for entry in &self.entries {
             let clock = match entry.at {
                 Some(at) => {
@@ -228,8 +236,7 @@ impl Timeline {
                 None => "now         ".to_owned(),
             };
             let (what, detail) = (&entry.what, &entry.detail);
-            let line =
-                format!("{clock}  {what:WHAT_WIDTH$}  {detail:DETAIL_WIDTH$}  {}", entry.state);
+            let line = format!("{clock}  {what:width$}  {detail:DETAIL_WIDTH$}  {}", entry.state);
             text.push_str(line.trim_end());
             text.push('\n');
         }
@@ -277,6 +284,7 @@ mod tests {
             last_sent_at: Some(at(3)),
             settled_at: status.is_final().then(|| at(15_697)),
             after: Vec::new(),
+            halted: false,
         }
     }
 
@@ -332,6 +340,32 @@ mod tests {
         10:02:26.901  receipt     attempt 1  200                                DONE
         10:07:45.204  repeated    2 times, last billing.invoices.v1[3]@88990    DUPLICATE
         verdict: 1 settle, 1 receipt, 1 usage, 2 repeats absorbed, nothing open
+        "#);
+    }
+
+    #[test]
+    fn a_long_word_keeps_the_columns() {
+        let halted = EffectRow {
+            halted: true,
+            status_code: Some(401),
+            due_at: Some(at(9_000)),
+            ..effect(1, "settle", Status::Waiting)
+        };
+        let inbox = InboxRow {
+            outcome: "dead_lettered".to_owned(),
+            version: None,
+            from_state: None,
+            to_state: None,
+            repeats: None,
+            ..inbox()
+        };
+        let history = History { inbox: Some(inbox), effects: vec![halted], ..History::default() };
+        insta::assert_snapshot!(timeline(&history).text(), @r#"
+        2026-11-29 UTC
+        10:02:11.206  received       billing.invoices.v1[3]@88121
+        10:02:11.206  dead_lettered
+        now           settle         halted: 401, credentials or configuration refused; due 10:02:20.204  ef_01010101010101010101010101010101  WAITING
+        verdict: 1 settle waiting, 1 open
         "#);
     }
 

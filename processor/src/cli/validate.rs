@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use oncely_connectors::file::{Bounds, Check, Compiled, Severity};
+use oncely_connectors::file::{self, Bounds, Check, Code, Compiled, Severity};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, counted};
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::load::{findings_text, load_within};
+use super::load::{files, findings_text, load_within};
 use super::print;
-use crate::config;
+use crate::config::{self, Secrets};
 use crate::kafka::{Admin, KafkaError};
 use crate::store::migrate;
 use crate::worker::memory;
@@ -32,21 +32,23 @@ pub(super) struct Validate {
 struct Looked {
     what: String,
     wrong: Option<String>,
-    /// It could not be looked at, since what would answer is away.
-    away: bool,
+    exit: Exit,
 }
 
 impl Looked {
     fn new(what: String, wrong: Option<String>) -> Self {
-        Self { what, wrong, away: false }
+        let exit = if wrong.is_some() { Exit::Failed } else { Exit::Ok };
+        Self { what, wrong, exit }
     }
 
-    /// What could not be asked is told like what is wrong; other errors end the command.
-    fn failed(what: String, error: CliError) -> Result<Self, CliError> {
-        match error.exit() {
-            Exit::Unavailable => Ok(Self { what, wrong: Some(print::chain(&error)), away: true }),
-            Exit::Failed | Exit::Ok | Exit::Usage | Exit::Config => Err(error),
-        }
+    /// What could not be asked is told like what is wrong: one mistake hides no other.
+    fn failed(what: String, error: &CliError) -> Self {
+        Self { what, wrong: Some(print::chain(error)), exit: error.exit() }
+    }
+
+    /// Whether it could not be looked at, since what would answer is away.
+    fn is_away(&self) -> bool {
+        self.exit == Exit::Unavailable
     }
 }
 
@@ -62,20 +64,21 @@ impl Validate {
                 let findings = compiled.iter().flat_map(|one| one.warnings.clone()).collect();
                 (compiled, findings)
             }
+            Err(findings) if self.live => (without_findings(context, &self.paths)?, findings),
             Err(findings) => (Vec::new(), findings),
         };
         let is_error = |severity| severity == Severity::Error || self.deny_warnings;
         let failed = findings.iter().any(|finding| is_error(finding.severity));
         let mut looked = Vec::new();
-        if self.live && !failed {
-            looked = vec![schema(context).await?];
-            looked.extend(topics(context, &compiled).await?);
+        if self.live {
+            looked = vec![schema(context).await];
+            looked.extend(topics(context, &compiled).await);
         }
         let mut text: String = looked
             .iter()
             .map(|looked| match &looked.wrong {
                 None => format!("ok      {}\n", looked.what),
-                Some(wrong) if looked.away => format!("away    {}: {wrong}\n", looked.what),
+                Some(wrong) if looked.is_away() => format!("away    {}: {wrong}\n", looked.what),
                 Some(wrong) => format!("failed  {}: {wrong}\n", looked.what),
             })
             .collect();
@@ -83,7 +86,7 @@ impl Validate {
         let names: Vec<&str> = compiled.iter().map(|one| &*one.connector.name).collect();
         let looked_json = looked.iter().map(|looked| {
             let ok = looked.wrong.is_none();
-            json!({ "what": looked.what, "ok": ok, "why": looked.wrong, "away": looked.away })
+            json!({ "what": looked.what, "ok": ok, "why": looked.wrong, "away": looked.is_away() })
         });
         let unmet = looked.iter().any(|looked| looked.wrong.is_some());
         let json = json!({
@@ -93,9 +96,11 @@ impl Validate {
             "findings": findings,
             "live": looked_json.collect::<Vec<Value>>(),
         });
+        let any = |exit| looked.iter().any(|looked| looked.exit == exit);
         let exit = match (failed, unmet) {
             (true, _) => Exit::Config,
-            (false, true) if looked.iter().any(|looked| looked.away) => Exit::Unavailable,
+            (false, true) if any(Exit::Config) => Exit::Config,
+            (false, true) if any(Exit::Unavailable) => Exit::Unavailable,
             (false, true) => Exit::Failed,
             (false, false) => Exit::Ok,
         };
@@ -103,18 +108,35 @@ impl Validate {
     }
 }
 
-async fn schema(context: &Context) -> Result<Looked, CliError> {
-    let what = || "schema of the database".to_owned();
+/// The connectors whose topics are known all the same: those of the files in which nothing is wrong,
+/// or nothing but references that have no value here.
+fn without_findings(context: &Context, paths: &[PathBuf]) -> Result<Vec<Compiled>, CliError> {
+    let mut known = Vec::new();
+    for file in files(context, paths)? {
+        let secrets = Secrets::new(&context.environment);
+        let made = file::load(&[file], &secrets, Check::Offline).unwrap_or_default();
+        let resolved = |one: &Compiled| {
+            !one.warnings.iter().any(|warning| warning.code == Code::UnresolvedHere)
+        };
+        known.extend(made.into_iter().filter(resolved));
+    }
+    Ok(known)
+}
+
+async fn schema(context: &Context) -> Looked {
+    let what = "schema of the database".to_owned();
     let mut connection = match context.connect("validate").await {
         Ok(connection) => connection,
-        Err(error) => return Looked::failed(what(), error),
+        Err(error) => return Looked::failed(what, &error),
     };
-    let steps = migrate::status(&mut connection).await;
-    let steps = steps.map_err(|source| CliError::Migrate { source })?;
+    let steps = match migrate::status(&mut connection).await {
+        Ok(steps) => steps,
+        Err(source) => return Looked::failed(what, &CliError::Migrate { source }),
+    };
     let missing = steps.iter().filter(|step| !step.applied).count();
     let wrong = (missing > 0)
         .then(|| format!("{} missing, run oncely migrate up", counted(missing, "migration")));
-    Ok(Looked::new(what(), wrong))
+    Looked::new(what, wrong)
 }
 
 /// Whether the topic's records are forgotten before their events are.
@@ -124,44 +146,50 @@ async fn kept(
     one: &Compiled,
     topic: &str,
     what: String,
-) -> Result<Looked, CliError> {
+) -> Looked {
     match admin.retention(topic).await {
-        Ok(None) => Ok(Looked::new(format!("{what}, kept for nobody says how long"), None)),
+        Ok(None) => Looked::new(format!("{what}, kept for nobody says how long"), None),
         Ok(Some(kept)) => {
             let wrong = memory::judge(&one.connector, &kept).err();
             let how_long = match kept.retention_ms.filter(|_| !kept.compacted) {
                 Some(ms) => format!("kept for {}", memory::days(ms)),
                 None => "kept for ever, so `retention.dedupe` bounds the promise".to_owned(),
             };
-            Ok(Looked::new(format!("{what}, {how_long}"), wrong.map(|wrong| wrong.to_string())))
+            Looked::new(format!("{what}, {how_long}"), wrong.map(|wrong| wrong.to_string()))
         }
-        Err(error) => Looked::failed(what, context.kafka_failed(error)),
+        Err(error) => Looked::failed(what, &context.kafka_failed(error)),
     }
 }
 
 /// Brokers that are away are asked once, not once for every topic.
-async fn topics(context: &Context, compiled: &[Compiled]) -> Result<Vec<Looked>, CliError> {
+async fn topics(context: &Context, compiled: &[Compiled]) -> Vec<Looked> {
     let mut looked = Vec::new();
     for one in compiled {
         let source = &one.connector.source;
-        let admin = context.kafka(&source.group)?;
+        let admin = match context.kafka(&source.group) {
+            Ok(admin) => admin,
+            Err(error) => {
+                looked.push(Looked::failed(format!("topics of {}", one.connector.name), &error));
+                return looked;
+            }
+        };
         for topic in &source.topics {
             let name = format!("topic {topic} of {}", one.connector.name);
             match admin.topics(&[topic.to_string()]).await {
                 Ok(found) => {
                     let partitions = found.first().map_or(0, |topic| topic.partitions.len());
                     let what = format!("{name} ({})", counted(partitions, "partition"));
-                    looked.push(kept(context, &admin, one, topic, what).await?);
+                    looked.push(kept(context, &admin, one, topic, what).await);
                 }
                 Err(error @ KafkaError::TopicMissing { .. }) => {
                     looked.push(Looked::new(name, Some(print::chain(&error))));
                 }
                 Err(error) => {
-                    looked.push(Looked::failed(name, context.kafka_failed(error))?);
-                    return Ok(looked);
+                    looked.push(Looked::failed(name, &context.kafka_failed(error)));
+                    return looked;
                 }
             }
         }
     }
-    Ok(looked)
+    looked
 }

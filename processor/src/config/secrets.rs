@@ -36,4 +36,17 @@ impl SecretSource for Secrets {
             }
         }
     }
+
+    fn remedy(&self, reference: &Reference) -> String {
+        match (reference, &self.dir) {
+            (Reference::Env { .. }, _) => reference.remedy(),
+            (Reference::Secret { name }, Some(dir)) => format!(
+                "put a file into the directory that ONCELY_SECRETS_DIR names: {}",
+                dir.join(&**name).display()
+            ),
+            (Reference::Secret { name }, None) => format!(
+                "set ONCELY_SECRETS_DIR, which is not set, to a directory that has a file `{name}`"
+            ),
+        }
+    }
 }

@@ -17,6 +17,8 @@ pub struct Orphan {
     pub connector_id: i32,
     pub name: String,
     pub lane: Key,
+    pub tenant: String,
+    pub business_id: String,
     pub recorded: Recorded,
 }
 
@@ -54,6 +56,8 @@ pub async fn orphans(
             connector_id: row.connector,
             name: row.name,
             lane: key(row.lane),
+            tenant: row.tenant,
+            business_id: row.business_id,
             recorded: Recorded::of(
                 (row.attempts, row.failures, row.lookups),
                 row.takeovers,

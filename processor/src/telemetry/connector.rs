@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncely_core::connector::{Connector, EffectBody, RequestRule};
+use oncely_core::connector::{Connector, EffectBody};
 use oncely_core::decide::{Ending, ParkReason};
 use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::outcome::OutcomeClass;
@@ -46,11 +46,7 @@ impl<'a> ConnectorShape<'a> {
 fn kind(body: &EffectBody) -> &'static str {
     match body {
         EffectBody::Ledger(_) => "ledger",
-        EffectBody::Call(call) => match call.request {
-            RequestRule::Http(_) => "http",
-            RequestRule::Webhook(_) => "webhook",
-            RequestRule::Smtp(_) => "email",
-        },
+        EffectBody::Call(call) => call.kind,
     }
 }
 

@@ -23,4 +23,4 @@ pub use label::{
 pub use log::init as init_logging;
 pub use metric::{Buckets, Description, Kind, Metric};
 pub use metrics::{EffectsOpen, Metrics, OpenThings, ParkedOpen};
-pub use outage::{Dependency, Outage};
+pub use outage::{Dependency, Outage, STILL_EVERY};

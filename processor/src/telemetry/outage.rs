@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crate::clock::{self, Moment};
 
-/// Between two lines about an outage that lasts.
-const STILL_EVERY: Duration = Duration::from_secs(30);
+/// Between two lines about something that lasts.
+pub const STILL_EVERY: Duration = Duration::from_secs(30);
 
 /// What can be away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

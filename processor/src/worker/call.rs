@@ -30,6 +30,8 @@ pub(super) enum How {
     LookedUp(LookedUp),
     /// Not one byte left: the lease had ended. The claim goes back.
     Unsent,
+    /// There is no request that could be sent, for this reason: that is no attempt.
+    Refused(String),
     /// Nothing may be sent again, and nobody can be asked.
     Held(Why),
 }
@@ -55,20 +57,20 @@ pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
 
 async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     let claim = &held.claim;
-    let refused =
-        |text: String| How::Attempted(Attempt { outcome: Outcome::Rejected, status: None, text });
     if let Some(why) = &held.unrenderable {
-        return refused(why.clone());
+        return How::Refused(why.clone());
     }
     let Some(bytes) = &claim.request else {
-        return refused("the request was removed by retention before it could be sent".to_owned());
+        return How::Refused(
+            "the request was removed by retention before it could be sent".to_owned(),
+        );
     };
     let request = match Request::from_bytes(bytes) {
         Ok(request) => request,
-        Err(error) => return refused(format!("the stored request cannot be read: {error}")),
+        Err(error) => return How::Refused(format!("the stored request cannot be read: {error}")),
     };
     if let Some(why) = lane.endpoints.as_ref().and_then(|endpoints| endpoints.refusal(&request)) {
-        return refused(why);
+        return How::Refused(why);
     }
     let (lease, worker) = (lease.clone(), held.worker);
     let may_send = move || lease.may_send(worker);

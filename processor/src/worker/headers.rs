@@ -20,7 +20,7 @@ pub(super) fn encode(headers: &[Header]) -> Vec<u8> {
 }
 
 /// Names and values of [`encode`]; `None` when the bytes are not its form.
-pub(super) fn decode(bytes: &[u8]) -> Option<Vec<(String, Option<Vec<u8>>)>> {
+pub fn decode(bytes: &[u8]) -> Option<Vec<(String, Option<Vec<u8>>)>> {
     let pairs: Vec<(String, Option<String>)> = serde_json::from_slice(bytes).ok()?;
     pairs
         .into_iter()

@@ -11,6 +11,7 @@ use oncely_core::connector::{CallRule, Limits, Rate};
 use oncely_core::effect::lookup::Finding;
 use oncely_core::effect::next::{HALT_MS, Policy};
 use oncely_core::effect::outcome::OutcomeClass;
+use oncely_core::key::Key;
 
 use super::call::How;
 use super::endpoints::Endpoints;
@@ -132,19 +133,19 @@ impl Lane {
 
     /// A call is over: its slot is free, before the outcome is on record, so that settling takes no part
     /// of the limit. What it says of the lane is taken in first.
-    pub(super) fn ended(&self, how: &How) {
+    pub(super) fn ended(&self, key: Key, how: &How) {
         match how {
             How::Attempted(attempt) => match attempt.outcome.class() {
-                OutcomeClass::Halted => self.halt(attempt.status),
+                OutcomeClass::Halted => self.halt(key, attempt.status),
                 OutcomeClass::Done | OutcomeClass::Rejected => self.unhalt(),
                 OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
             },
             How::LookedUp(looked_up) => match looked_up.finding {
-                Finding::Halted => self.halt(looked_up.status),
+                Finding::Halted => self.halt(key, looked_up.status),
                 Finding::Found(_) | Finding::NotFound | Finding::Undecided => self.unhalt(),
                 Finding::Unanswered { .. } | Finding::Unaskable => {}
             },
-            How::Unsent | How::Held(_) => {}
+            How::Unsent | How::Refused(_) | How::Held(_) => {}
         }
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(1);
@@ -167,12 +168,13 @@ impl Lane {
 
     /// Stops claiming until the configuration may have been mended. Said once, however many calls
     /// find it so.
-    fn halt(&self, status_code: Option<u16>) {
+    fn halt(&self, key: Key, status_code: Option<u16>) {
         let until = clock::now().checked_add(Duration::from_millis(HALT_MS));
         if std::mem::replace(&mut self.state().halted_until, until).is_none() {
             tracing::error!(
                 effect = &*self.name,
                 status_code,
+                look = super::prepared::look(key),
                 "effect halted: the provider refuses credentials or configuration; one call at a \
                  time tries whether they were mended"
             );

@@ -59,9 +59,10 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use self::claims::Held;
+pub use self::headers::decode as read_headers;
 use self::keeper::Positions;
 use self::lane::Lane;
-pub use self::parked::reasons;
+pub use self::parked::{is_unreadable, reasons};
 pub use self::process::Process;
 use self::report::Report;
 pub use self::run::RunError;

@@ -29,6 +29,12 @@ pub fn reasons() -> Vec<&'static str> {
     all.into_iter().collect()
 }
 
+/// Whether this reason says that the record could not be read as an event: its bytes are no JSON, or
+/// more than reading them would show.
+pub fn is_unreadable(reason: &str) -> bool {
+    reason == BAD_HEADER || DecodeReason::ALL.iter().any(|one| one.as_str() == reason)
+}
+
 /// Lines about one batch; a topic full of records that cannot be read must not fill the disk.
 const LINES_MAX: usize = 10;
 

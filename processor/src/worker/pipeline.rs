@@ -402,7 +402,7 @@ impl Pipeline {
                 Ok(end) => end,
                 Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
             };
-            over.ended(&end.how);
+            over.ended(end.held.claim.key, &end.how);
             ended.send(end);
         });
     }

@@ -7,6 +7,7 @@ use oncely_core::effect::lookup::{Finding, FindingClass, LookedUp};
 use oncely_core::effect::next::{HALT_MS, Next, Why, after_lookup, next_step};
 use oncely_core::effect::outcome::{Attempt, Outcome, OutcomeClass};
 use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
 use oncely_core::render::json;
 use oncely_core::value::Value;
 
@@ -15,7 +16,7 @@ use super::call::{Ended, How};
 use super::claims::Held;
 use super::lane::Lane;
 use crate::store::settle::Settlement;
-use crate::telemetry::Finished;
+use crate::telemetry::{BusinessId, Finished};
 
 /// An outcome with what follows from it.
 pub(super) struct Prepared {
@@ -40,6 +41,7 @@ pub(super) fn prepare(shared: &Shared, ended: Ended) -> Prepared {
     let (seen, settlement) = match (how, lane) {
         (How::Unsent, _) | (_, None) => (Seen::Nothing, None),
         (How::Held(why), Some(_)) => (Seen::Nothing, Some(held_back(&held, why))),
+        (How::Refused(why), Some(lane)) => (Seen::Nothing, Some(refused(lane, &held, why))),
         (How::Attempted(attempt), Some(lane)) => {
             let class = attempt.outcome.class();
             (Seen::Attempt(class), Some(attempted(lane, &held, attempt, took)))
@@ -77,6 +79,20 @@ fn unchanged(held: &Held, status: Status) -> Settlement {
 
 fn held_back(held: &Held, why: Why) -> Settlement {
     Settlement { note: why.as_str().to_owned(), ..unchanged(held, Status::Held) }
+}
+
+/// Nothing was sent: what may be on the way from earlier is as unknown as it was.
+fn refused(lane: &Lane, held: &Held, why: String) -> Settlement {
+    let history = held.claim.history.when_claimed();
+    let next = next_step(&lane.policy, &history, &Outcome::Rejected, super::draw());
+    let follows = Follows::from(next, why, held.claim.history.asks);
+    Settlement {
+        due_in_ms: follows.due_in_ms,
+        note: follows.note,
+        asks: follows.asks,
+        seen: OutcomeClass::Rejected.as_str(),
+        ..unchanged(held, follows.status)
+    }
 }
 
 fn attempted(lane: &Lane, held: &Held, attempt: Attempt, took: Duration) -> Settlement {
@@ -188,12 +204,31 @@ pub(super) fn count(shared: &Shared, prepared: &Prepared) {
         (Status::Waiting | Status::Claimed | Status::Unknown, _) => {}
     }
     if matches!(settlement.status, Status::Held | Status::Rejected) {
-        let business_id =
-            shared.shown(&prepared.held.claim.tenant, &prepared.held.claim.business_id);
-        let effect = shared.lane(prepared.held.rule).map_or("", |lane| &lane.name).to_owned();
-        let status = settlement.status.as_str();
-        let status_code = settlement.status_code;
-        let look = format!("oncely effects show {}", prepared.held.claim.key.wire());
-        tracing::warn!(%business_id, effect, status, status_code, look, "effect needs a look");
+        let claim = &prepared.held.claim;
+        let effect = shared.lane(prepared.held.rule).map_or("", |lane| &lane.name);
+        tell(
+            claim.key,
+            effect,
+            &shared.shown(&claim.tenant, &claim.business_id),
+            settlement.status,
+            (settlement.status_code, &settlement.note),
+        );
     }
+}
+
+/// Tells that an effect waits for a person, or will not happen.
+pub(super) fn tell(
+    key: Key,
+    effect: &str,
+    business_id: &BusinessId<'_>,
+    status: Status,
+    (status_code, cause): (Option<u16>, &str),
+) {
+    let (status, look) = (status.as_str(), look(key));
+    tracing::warn!(%business_id, effect, status, status_code, cause, look, "effect needs a look");
+}
+
+/// The command that shows an effect.
+pub(super) fn look(key: Key) -> String {
+    format!("oncely effects show {}", key.wire())
 }

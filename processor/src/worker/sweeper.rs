@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::claims::{Claims, Held};
 use super::lease::Lease;
 use super::mailbox::Mailbox;
+use super::prepared::tell;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::http::Health;
@@ -249,6 +250,14 @@ impl Sweeper {
         sweep::record_deaths(&mut tx, &orphans, &taken).await?;
         tx.commit().await?;
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
+        for takeover in takeovers.iter().filter(|one| one.status == Status::Held.as_str()) {
+            let orphan = orphans.iter().find(|orphan| orphan.key == takeover.key);
+            if let Some(orphan) = orphan.filter(|orphan| taken.contains(&orphan.key)) {
+                let business_id = shared.shown(&orphan.tenant, &orphan.business_id);
+                let seen = (None, takeover.note.as_str());
+                tell(orphan.key, &orphan.name, &business_id, Status::Held, seen);
+            }
+        }
         let let_go = |takeover: &&Takeover| takeover.status != Status::Unknown.as_str();
         let let_go: Vec<Key> = takeovers.iter().filter(let_go).map(|t| t.key).collect();
         self.pipeline.send(Message::LetGo(let_go));

@@ -65,6 +65,7 @@ impl Compiler<'_> {
         let mut reads_results = false;
         request.for_each_read(&mut |path| reads_results |= path.root == Root::Effects);
         Some(EffectBody::Call(Box::new(CallRule {
+            kind: raw.kind.valid().map_or("http", |(_, kind)| kind.name()),
             request,
             reads_results,
             record,

@@ -11,7 +11,7 @@ use super::super::profiles::{self, Known};
 use super::super::raw::{RawEffect, RawProvider, RawProviderKind};
 use super::super::read::Field;
 use super::super::source::Span;
-use super::Compiler;
+use super::{Compiler, slips};
 
 /// A template's text and where it stands.
 #[derive(Debug)]
@@ -69,6 +69,7 @@ impl Compiler<'_> {
         let from = part(from, "email.from");
         let to = part(raw.to.as_ref(), "email.to");
         let subject = part(raw.subject.as_ref(), "email.subject");
+        let to = to.filter(|to| self.is_address(to));
         let inline = |field: &Option<Field<String>>| {
             field.as_ref().and_then(Field::valid).map(|(span, text)| Text::inline(span, text))
         };
@@ -94,6 +95,19 @@ impl Compiler<'_> {
             return None;
         }
         Some(Parts { from: from?, to: to?, subject: subject?, text, html })
+    }
+
+    /// What is written out must be an address; what a template or the environment gives is seen later.
+    fn is_address(&mut self, to: &Text) -> bool {
+        let text = to.text.trim();
+        if text.contains('@') || text.contains("{{") || text.contains("${") {
+            return true;
+        }
+        let inside = if slips::is_bare_expression(text) { text } else { "event.email" };
+        let help = format!("write an address, or where it is read: `to: \"{{{{ {inside} }}}}\"`");
+        let said = format!("`{text}` is no mail address");
+        self.add(Finding::new(Code::Request, to.span, said).help(help));
+        false
     }
 
     /// The content of a file beside the connector file.

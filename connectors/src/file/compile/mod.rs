@@ -11,6 +11,7 @@ mod lookup;
 mod profile;
 mod repeat;
 mod samples;
+mod slips;
 mod state;
 mod testcase;
 mod text;

@@ -8,7 +8,7 @@ use super::super::Check;
 use super::super::diagnostic::{Code, Finding};
 use super::super::read::Field;
 use super::super::source::Span;
-use super::Compiler;
+use super::{Compiler, slips};
 use crate::secret::{Reference, SecretError, references, resolve};
 
 /// What may be read at a place, and how the place is called.
@@ -69,8 +69,8 @@ impl Compiler<'_> {
                     message.push_str(&format!(", did you mean `{near}`?"));
                 }
                 let mut finding = Finding::new(Code::Expression, at, message);
-                if text.contains("{{") {
-                    finding = finding.help("this field is an expression: write it without `{{ }}`");
+                if let Some(help) = slips::remedy(text, &error) {
+                    finding = finding.help(help);
                 }
                 self.add(finding);
                 return None;
@@ -168,6 +168,7 @@ impl Compiler<'_> {
         let text = self.plain(span, text)?;
         match Template::compile(&text, target) {
             Ok(template) => {
+                self.bare(span, &text);
                 self.check_reads(span, template.reads(), scope);
                 Some(template)
             }
@@ -183,6 +184,7 @@ impl Compiler<'_> {
         let text = self.plain(span, text)?;
         match TextNode::compile(&text) {
             Ok(node) => {
+                self.bare(span, &text);
                 self.check_reads(span, node.reads(), REQUEST);
                 Some(node)
             }
@@ -190,6 +192,16 @@ impl Compiler<'_> {
                 self.template_error(span, &text, &error);
                 None
             }
+        }
+    }
+
+    /// Warns of a text that is sent as it stands, and reads like what was to be put in its place.
+    fn bare(&mut self, span: Span, text: &str) {
+        if slips::is_bare_expression(text) {
+            let text = text.trim();
+            let said = format!("`{text}` is sent as it stands: this field is a template");
+            let finding = Finding::new(Code::BareExpression, span, said);
+            self.add(finding.help(format!("write `\"{{{{ {text} }}}}\"` for its value")));
         }
     }
 
@@ -311,7 +323,8 @@ impl Compiler<'_> {
             (Check::Offline, Reference::Secret { .. }) => return,
         };
         let text = format!("`{reference}` has no value here");
-        self.add(Finding::new(code, span, text).help("set it where the processor runs"));
+        let help = self.settings.remedy(reference);
+        self.add(Finding::new(code, span, text).help(help));
     }
 
     // ----------------------------------------------------------------------------------------- //

@@ -28,8 +28,8 @@ pub(crate) struct RawConnector {
     /// Version of this language.
     #[schemars(extend("const" = 1))]
     pub(crate) version: Field<u64>,
-    /// Name of the connector: lower-case letters, digits and dashes.
-    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,62}$"))]
+    /// Name of the connector: lower-case letters, digits, `_` and `-`.
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9_-]{0,62}$"))]
     pub(crate) connector: Field<String>,
     /// First part of every key. Set it to the old name when you rename a connector.
     pub(crate) scope: Option<Field<String>>,

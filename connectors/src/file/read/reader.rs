@@ -17,6 +17,7 @@ use super::super::advice::{LATER_HEADERS, available_fields, available_words, ins
 use super::super::diagnostic::{Code, Finding, Findings, PLANNED};
 use super::super::node::{Name, Node, NodeKind};
 use super::super::source::Span;
+use super::super::words::{Millis, unit_of};
 use super::{ENTRIES, FIELD, LATER, TREE, listed};
 
 /// Why a node is no such value.
@@ -69,7 +70,9 @@ impl de::Error for ReadError {
 
     /// Never shows the value, which may be a secret in the wrong place.
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Code::WrongType, format!("{} is needed here", in_words(expected)))
+        let needed = in_words(expected);
+        let help = (needed == A_LIST).then(|| "write it in brackets: `[…]`".to_owned());
+        Self { help, ..Self::new(Code::WrongType, format!("{needed} is needed here")) }
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -77,11 +80,17 @@ impl de::Error for ReadError {
     }
 }
 
+const A_LIST: &str = "a list";
+
 /// Rust's names of integer types say nothing to people who write YAML.
 fn in_words(expected: &dyn de::Expected) -> String {
     let text = expected.to_string();
     let integer = text.len() <= 4 && text.starts_with(['u', 'i']);
-    if integer { "a whole number, not below zero".to_owned() } else { text }
+    match text.as_str() {
+        _ if integer => "a whole number, not below zero".to_owned(),
+        "a sequence" => A_LIST.to_owned(),
+        _ => text,
+    }
 }
 
 // --------------------------------------------------------------------------------------------- //
@@ -96,8 +105,23 @@ pub(super) struct NodeReader<'de, 's> {
 impl<'de> NodeReader<'de, '_> {
     fn wrong(&self, expected: &dyn de::Expected) -> ReadError {
         let kind = self.node.kind.describe();
-        ReadError::new(Code::WrongType, format!("is {kind}, {} is needed here", in_words(expected)))
-            .at(self.node.span)
+        let text = format!("is {kind}, {} is needed here", in_words(expected));
+        let help = self.short_form();
+        ReadError { help, ..ReadError::new(Code::WrongType, text) }.at(self.node.span)
+    }
+}
+
+impl NodeReader<'_, '_> {
+    /// The whole form of what is often written in short.
+    fn short_form(&self) -> Option<String> {
+        match (self.name?.text.as_str(), &self.node.kind) {
+            ("timeout", NodeKind::Text(text)) if Millis::parse(text).is_some() => {
+                Some(format!("write `{{ total: {text} }}`"))
+            }
+            ("timeout", NodeKind::Int(_)) => Some("write `{ total: 5s }`".to_owned()),
+            ("topics", NodeKind::Text(text)) => Some(format!("write `[{text}]`")),
+            _ => None,
+        }
     }
 }
 
@@ -123,7 +147,11 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                 visitor.visit_map(Members { members, value: None, sink: self.sink })
             }
         };
-        read.map_err(|error| error.at(span))
+        read.map_err(|mut error| {
+            let is_list = error.code == Code::WrongType && error.span.is_none();
+            error.help = self.short_form().filter(|_| is_list).or(error.help);
+            error.at(span)
+        })
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
@@ -180,7 +208,12 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match name {
-            FIELD => visitor.visit_seq(Wrapped { node: Some(self.node), sink: self.sink, step: 0 }),
+            FIELD => visitor.visit_seq(Wrapped {
+                node: Some(self.node),
+                name: self.name,
+                sink: self.sink,
+                step: 0,
+            }),
             ENTRIES => {
                 let NodeKind::Map(members) = &self.node.kind else {
                     return Err(self.wrong(&visitor));
@@ -219,6 +252,16 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                 visitor.visit_borrowed_str(text).map_err(|error: ReadError| error.at(span))
             }
             NodeKind::Int(_) | NodeKind::Decimal(_) | NodeKind::Bool(_) => {
+                let needed = (&visitor as &dyn de::Expected).to_string();
+                let unit = match &self.node.kind {
+                    NodeKind::Int(_) => unit_of(needed.strip_prefix("a ").unwrap_or(&needed)),
+                    _ => None,
+                };
+                if let (Some(unit), NodeKind::Int(number)) = (unit, &self.node.kind) {
+                    let mut error = self.wrong(&visitor);
+                    error.help = Some(format!("write it with its unit: `{number}{unit}`"));
+                    return Err(error);
+                }
                 let mut error = self.wrong(&"a text");
                 error.help = Some("put it in quotes if it is meant as text".to_owned());
                 Err(error)
@@ -300,6 +343,7 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
 /// Where a node begins and ends, and its value if that can be read.
 struct Wrapped<'de, 's> {
     node: Option<&'de Node>,
+    name: Option<&'de Name>,
     sink: &'s RefCell<Findings>,
     step: u8,
 }
@@ -320,7 +364,8 @@ impl<'de> SeqAccess<'de> for Wrapped<'de, '_> {
             1 => seed.deserialize(number(node.span.start)).map(Some),
             2 => seed.deserialize(number(node.span.end)).map(Some),
             _ => {
-                let read = seed.deserialize(NodeReader { node, name: None, sink: self.sink });
+                let reader = NodeReader { node, name: self.name, sink: self.sink };
+                let read = seed.deserialize(reader);
                 self.node = None;
                 match read {
                     Ok(value) => Ok(Some(value)),

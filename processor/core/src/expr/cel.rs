@@ -141,7 +141,7 @@ fn in_words(message: &str) -> Box<str> {
         return "the expression ends too early".into();
     }
     match what.split_once('\'').and_then(|(_, rest)| rest.rsplit_once('\'')) {
-        Some((token, _)) => format!("`{token}` is not expected here").into(),
+        Some((token, _)) => format!("`{}` is not expected here", token.trim()).into(),
         None => what.into(),
     }
 }

@@ -49,6 +49,8 @@ pub struct EffectRow {
     pub last_sent_at: Option<DateTime<Utc>>,
     pub settled_at: Option<DateTime<Utc>>,
     pub after: Vec<Key>,
+    /// The last answer refused credentials or configuration; it is tried again by itself.
+    pub halted: bool,
 }
 
 /// The same, as the columns have it.
@@ -75,6 +77,7 @@ struct Columns {
     last_sent_at: Option<DateTime<Utc>>,
     settled_at: Option<DateTime<Utc>>,
     after_keys: Option<Vec<Uuid>>,
+    halted: bool,
 }
 
 impl Columns {
@@ -104,6 +107,7 @@ impl Columns {
             last_sent_at: self.last_sent_at,
             settled_at: self.settled_at,
             after: crate::store::columns::keys(self.after_keys),
+            halted: self.halted,
         })
     }
 }
