@@ -82,6 +82,11 @@ impl de::Error for ReadError {
 
 const A_LIST: &str = "a list";
 
+/// The unit that is missing where a number alone stands for a duration, a rate or a size.
+fn unit_needed(expected: &dyn de::Expected) -> Option<&'static str> {
+    unit_of(expected.to_string().strip_prefix("a ")?)
+}
+
 /// Rust's names of integer types say nothing to people who write YAML.
 fn in_words(expected: &dyn de::Expected) -> String {
     let text = expected.to_string();
@@ -252,12 +257,9 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                 visitor.visit_borrowed_str(text).map_err(|error: ReadError| error.at(span))
             }
             NodeKind::Int(_) | NodeKind::Decimal(_) | NodeKind::Bool(_) => {
-                let needed = (&visitor as &dyn de::Expected).to_string();
-                let unit = match &self.node.kind {
-                    NodeKind::Int(_) => unit_of(needed.strip_prefix("a ").unwrap_or(&needed)),
-                    _ => None,
-                };
-                if let (Some(unit), NodeKind::Int(number)) = (unit, &self.node.kind) {
+                if let NodeKind::Int(number) = &self.node.kind
+                    && let Some(unit) = unit_needed(&visitor)
+                {
                     let mut error = self.wrong(&visitor);
                     error.help = Some(format!("write it with its unit: `{number}{unit}`"));
                     return Err(error);
