@@ -28,9 +28,14 @@ async fn w3_killed_between_claim_and_call() {
     world.provider_proxy.cut_all();
     assert_eq!(world.provider.counts().received, 0);
     world.provider_proxy.set(Mode::Pass);
-    world.run().await;
+    let second = world.run().await;
     world.settled().await;
     assert_eq!(world.count("SELECT count(*) FROM oncely.effect WHERE takeovers = 1").await, 12);
+    // Whoever finds the dead tells of what is held, as whoever hears an answer does.
+    let held = ["effect needs a look", "connector=", "status=held", "cause=", "effect=note"];
+    let log = world.workers[second].log();
+    let told = log.lines().filter(|line| held.iter().all(|part| line.contains(part)));
+    assert_eq!(told.count(), 6, "{log}");
     world.check_invariants().await;
 }
 
