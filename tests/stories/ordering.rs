@@ -127,7 +127,8 @@ async fn p1_to_p10_a_provider_that_misbehaves_is_paid_once() {
         Fault::HalfBody,
         Fault::GarbledBody,
         Fault::StatusAfter { status: 502 },
-        Fault::StatusBefore { status: 429, retry_after_s: None },
+        // Without a time to come back it would be a used-up quota, which halts.
+        Fault::StatusBefore { status: 429, retry_after_s: Some(0) },
         Fault::status(503),
         Fault::DelayMs(300),
     ];
