@@ -252,6 +252,25 @@ fn an_effect_holds_what_is_unknown_unless_told_otherwise() {
 }
 
 #[test]
+fn a_call_knows_the_type_that_the_file_gives_it() {
+    use oncely_core::connector::EffectBody;
+    let kinds = |name: &str| {
+        let text = fs::read_to_string(examples().join(name)).unwrap();
+        let name = examples().join(name).display().to_string();
+        let made = compile(&name, &text, &AllSecrets, Check::Live).unwrap().connector;
+        let kind = |body: &EffectBody| match body {
+            EffectBody::Call(call) => call.kind,
+            EffectBody::Ledger(_) => "ledger",
+        };
+        made.effects.iter().map(|rule| kind(&rule.body)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("invoice-paid.yaml"), ["billing", "email"]);
+    assert_eq!(kinds("invoice-receipt-smtp.yaml"), ["email"]);
+    assert_eq!(kinds("order-shipped-webhook.yaml"), ["webhook"]);
+    assert_eq!(kinds("order-placed-http.yaml"), ["http", "http"]);
+}
+
+#[test]
 fn w15_a_call_that_outlives_the_grace_is_refused_where_the_grace_is_known() {
     let effect = "effects:
   - { id: a, type: http, key: event.id, request: { url: 'https://x.test/' }, timeout: { total: 30s } }

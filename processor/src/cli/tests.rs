@@ -167,6 +167,23 @@ fn brokers_and_database_that_are_away_are_a_dependency_down() {
     assert!(text.contains("kafka at 127.0.0.1:1 cannot be reached"), "{text}");
 }
 
+/// What is wrong in a file, with a secret, with the database and with Kafka is told at once.
+#[test]
+fn one_mistake_hides_no_other() {
+    let (code, text) = exit_of(&["validate", "--live", &examples("invoice-paid.yaml")], &[]);
+    assert_eq!(code, 78, "{text}");
+    for told in [
+        "schema of the database: ONCELY_DATABASE_URL is not set",
+        "topics of invoice-paid: ONCELY_KAFKA_BROKERS is not set",
+        "set ONCELY_SECRETS_DIR, which is not set, to a directory that has a file `billing_token`",
+    ] {
+        assert!(text.contains(told), "{told:?} is not in {text}");
+    }
+    let secrets = [("ONCELY_SECRETS_DIR", "/nowhere")];
+    let (_, text) = exit_of(&["validate", "--live", &examples("invoice-paid.yaml")], &secrets);
+    assert!(text.contains("ONCELY_SECRETS_DIR names: /nowhere/billing_token"), "{text}");
+}
+
 #[test]
 fn a_mistyped_reason_is_no_empty_list() {
     let list = |place: &str, reason: &str| {
