@@ -229,11 +229,11 @@ mod tests {
         };
         let shown = shown_whole(&whole);
         insta::assert_snapshot!(shown.text, @r#"
-        number     4
-        parked at  1970-01-01T00:00:00.000Z
-        connector  invoice-paid
-        reason     duplicate_key
-        detail     `a` stands twice
+        number       4
+        parked at    1970-01-01T00:00:00.000Z
+        connector    invoice-paid
+        reason       duplicate_key
+        detail       `a` stands twice
 
         key (1 byte)
         k
@@ -243,7 +243,7 @@ mod tests {
         raw: (base64) /wA=
         none: (null)
 
-        value (15 bytes)
+        value (16 bytes)
         {"a":1,
          "a":\u{1b}2}
         "#);
