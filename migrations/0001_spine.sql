@@ -8,12 +8,14 @@
 -- * Columns are ordered by size, so that rows carry no padding.
 
 -- Wired files, by name. Rows stay when a connector leaves, so that what it owed can still be read.
+-- `effects` are the ids of its effects as a worker loaded them last; workers that run it renew `seen_at`.
 CREATE TABLE oncely.connector (
     id         integer     NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     seen_at    timestamptz NOT NULL DEFAULT now(),
     name       text        NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 100),
     scope      text        NOT NULL CHECK (length(scope) BETWEEN 1 AND 100),
-    group_name text        NOT NULL CHECK (length(group_name) BETWEEN 1 AND 249)
+    group_name text        NOT NULL CHECK (length(group_name) BETWEEN 1 AND 249),
+    effects    text[]      COLLATE "C" NOT NULL
 );
 
 -- A topic as one connector reads it; a recreated topic is another source.
@@ -38,6 +40,17 @@ CREATE TABLE oncely.worker (
     CHECK (dead_at IS NULL OR ended_at IS NULL)
 );
 CREATE INDEX worker_living ON oncely.worker (heartbeat_at) WHERE dead_at IS NULL AND ended_at IS NULL;
+
+-- Effects that somebody performs. One that is owed and not here is orphaned: its connector or its id is
+-- gone. While no worker lives nobody can say that a connector has left.
+CREATE VIEW oncely.wired AS
+    SELECT c.id AS connector, unnest(c.effects) AS effect
+    FROM oncely.connector AS c
+    WHERE c.seen_at > now() - interval '2 minutes'
+       OR NOT EXISTS (SELECT FROM oncely.worker AS w
+                      WHERE w.dead_at IS NULL AND w.ended_at IS NULL
+                        AND w.started_at < now() - interval '2 minutes'
+                        AND w.heartbeat_at > now() - make_interval(secs => w.lease_ms / 1000.0));
 
 -- One row a business id: the dedupe key and, at once, the history of its entity. Insert-only.
 -- `effects` names what the event owes, shared effects included.

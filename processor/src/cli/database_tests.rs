@@ -34,14 +34,19 @@ impl World {
         })
     }
 
-    fn try_oncely(&self, args: &[&str]) -> Result<Answer, CliError> {
+    fn context(&self, args: &[&str]) -> (Context, Command) {
         let args = ["oncely"].iter().chain(args).map(OsString::from);
         let cli = Cli::try_parse_from(args).unwrap();
         let url = self.cluster.url("postgres");
         let pairs = [("ONCELY_DATABASE_URL", url.as_str()), ("ONCELY_ACTOR", "ana")];
         let context = cli.global.context(Environment::of_pairs(pairs)).unwrap();
         assert_eq!(context.output, Output::Table);
-        started(cli.command, &context)
+        (context, cli.command)
+    }
+
+    fn try_oncely(&self, args: &[&str]) -> Result<Answer, CliError> {
+        let (context, command) = self.context(args);
+        started(command, &context)
     }
 
     fn oncely(&self, args: &[&str]) -> Answer {
@@ -72,8 +77,9 @@ fn seed() -> String {
     let (first, second) = (effect_key(1), effect_key(2));
     let at = "'2026-11-29T10:02:11Z'";
     format!(
-        "INSERT INTO oncely.connector (name, scope, group_name)
-            VALUES ('other', 'other', 'g0'), ('invoice-paid', 'invoices', 'g');
+        "INSERT INTO oncely.connector (name, scope, group_name, effects)
+            VALUES ('other', 'other', 'g0', '{{}}'),
+                ('invoice-paid', 'invoices', 'g', '{{settle,receipt}}');
         INSERT INTO oncely.source (connector, cluster_id, topic_id, topic)
             VALUES (2, 'c', 't', 'billing.invoices.v1');
         INSERT INTO oncely.inbox (key, fingerprint, entity, version, first_offset, first_seen_at,
@@ -137,6 +143,7 @@ fn the_commands_on_a_real_database() {
     resolving(&world);
     accepting(&world);
     counting(&world);
+    orphaned(&world);
 }
 
 fn resolving(world: &World) {
@@ -213,4 +220,85 @@ fn counting(world: &World) {
     assert_eq!(open.effects.len(), 1);
     assert_eq!(open.effects[0].effect, "receipt");
     assert_eq!(open.parked[0].quarantined, 1);
+}
+
+/// Effects whose id or connector is gone from the files that run.
+fn orphaned(world: &World) {
+    let (dying, lane) = (uuid::Uuid::from_u128(9), Key::from_bytes([0x77; 16]));
+    let (claimed, after) = (effect_key(3), effect_key(4));
+    // The file was changed while one worker had a claim: `receipt` and `notify` are gone.
+    world.sql(&format!(
+        "UPDATE oncely.connector SET effects = '{{settle}}' WHERE name = 'invoice-paid';
+         UPDATE oncely.worker SET heartbeat_at = now() + interval '1 hour';
+         INSERT INTO oncely.worker (id, heartbeat_at, lease_ms, host)
+            VALUES ('{dying}', now() + interval '1 hour', 5000, 'c');
+         INSERT INTO oncely.effect (key, event, lane, worker, request_hash, fence, connector, ordinal,
+                status, name, tenant, business_id)
+            VALUES ('{claimed}', '{lane}', '{lane}', '{dying}', '{lane}', 8, 2, 0, 'claimed', 'notify',
+                'acct_7', 'in_9');
+         INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, status, name,
+                tenant, business_id, after_keys)
+            VALUES ('{after}', '{lane}', '{lane}', '{lane}', 2, 1, 'waiting', 'settle', 'acct_7',
+                'in_9', '{{{claimed}}}')"
+    ));
+    let orphans = || {
+        let found = world.oncely(&["effects", "list", "--orphaned"]).json;
+        let names = found["effects"].as_array().unwrap().iter();
+        let mut names: Vec<String> =
+            names.map(|one| one["effect"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(orphans(), "notify receipt");
+    let text = world.text(&["effects", "list", "--orphaned"]);
+    assert!(text.contains("claimed (orphaned)") && text.contains("waiting (orphaned)"), "{text}");
+    assert!(world.text(&["effects", "show", &claimed.wire()]).contains("bring it back"));
+    assert_eq!(world.effect(claimed)["orphaned"], true);
+    assert_eq!(world.effect(effect_key(1))["orphaned"], false, "what is final is owed by nobody");
+    let text = world.text(&["explain", "in_1", "--tenant", "acct_7"]);
+    assert!(text.contains("orphaned: no connector file that runs has it"), "{text}");
+
+    // A file that is about to run is asked beforehand.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../connectors/examples/invoice-paid.yaml");
+    let context = world.context(&["validate", file]).0;
+    let check = oncely_connectors::file::Check::Offline;
+    let compiled = load::load(&context, &[file.into()], check).unwrap().connectors().unwrap();
+    let looked = world.runtime.block_on(validate::orphans(&context, &compiled, false));
+    let said: Vec<_> = looked.iter().map(|looked| looked.wrong.clone().unwrap()).collect();
+    assert!(looked.iter().all(|looked| looked.warns));
+    assert!(said.len() == 1 && said[0].starts_with("1 notify would be orphaned"), "{said:?}");
+    let looked = world.runtime.block_on(validate::orphans(&context, &[], true));
+    let said = looked[0].wrong.clone().unwrap();
+    assert!(said.starts_with("1 notify, 1 receipt, 1 settle would be orphaned"), "{said}");
+
+    let resolve = |key: Key, word: &str, more: &[&str]| {
+        let key = key.wire();
+        let args = ["effects", "resolve", &key, "--as", word, "--reason", "INC-9", "--yes"];
+        world.oncely(&[&args[..], more].concat())
+    };
+    let living = resolve(claimed, "done", &[]);
+    assert!(living.text.contains("a worker is sending it now"), "{}", living.text);
+    world.sql(&format!("UPDATE oncely.worker SET dead_at = now() WHERE id = '{dying}'"));
+    for (key, word) in [(claimed, "retry"), (claimed, "lookup"), (effect_key(2), "retry")] {
+        let refused = resolve(key, word, &[]);
+        assert_eq!(refused.exit, Exit::Failed);
+        assert!(refused.text.contains("nobody would try it"), "{}", refused.text);
+    }
+    let dry = resolve(claimed, "done", &["--dry-run"]);
+    assert!(dry.text.contains("claimed by a worker that is dead"), "{}", dry.text);
+    assert_eq!(world.effect(claimed)["status"], "claimed");
+    assert!(world.effect(after)["due_at"].is_null());
+    let done = resolve(claimed, "done", &[]);
+    assert_eq!(done.json["of_the_dead"], true);
+    assert!(done.text.contains("it was claimed by a worker that is dead"), "{}", done.text);
+    let shown = world.effect(claimed);
+    assert_eq!(shown["status"], "done");
+    assert_eq!(shown["attempts_on_record"][0]["outcome"], "unknown", "{shown:#}");
+    assert!(world.effect(after)["due_at"].is_string(), "its successor goes on");
+
+    // A connector that no worker has said for long that it runs, while workers live.
+    world.sql("UPDATE oncely.connector SET seen_at = now() - interval '1 hour'");
+    assert_eq!(orphans(), "receipt settle");
+    world.sql("UPDATE oncely.worker SET ended_at = now() WHERE dead_at IS NULL");
+    assert_eq!(orphans(), "receipt", "while nobody runs, nobody can say that it has left");
 }

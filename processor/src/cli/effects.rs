@@ -21,6 +21,7 @@ pub(super) enum Effects {
     #[command(after_help = "\
 Examples:
   oncely effects list --status held --status unknown
+  oncely effects list --orphaned
   oncely effects list --connector invoice-paid --id in_1009 --output json")]
     List(List),
     /// Show one effect: its attempts, its request, its result
@@ -31,9 +32,11 @@ Examples:
         /// Key as `list` shows it or as the provider received it
         key: String,
     },
-    /// Resolve an effect that is held, unknown, or failing
+    /// Resolve an effect that is held, unknown, failing or orphaned
     #[command(after_help = "\
 A person's word ends unknown. What was seen before stays in the audit row and in the attempts.
+A claim counts once its worker is dead. An orphaned effect is tried by nobody: it can be done,
+rejected or skipped.
   done       it has happened: later effects go on
   retry      it has not: it is sent again now, with the same key and the same bytes
   rejected   it will not happen: a dead letter; effects after it are skipped
@@ -63,6 +66,9 @@ pub(super) struct List {
     /// Only of this business id
     #[arg(long = "id", value_name = "BUSINESS ID")]
     business_id: Option<String>,
+    /// Only orphaned ones: no connector file that runs has them any more
+    #[arg(long)]
+    orphaned: bool,
     /// Rows at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
@@ -137,6 +143,7 @@ impl List {
             effect: self.effect,
             tenant: self.tenant,
             business_id: self.business_id,
+            orphaned: self.orphaned,
             limit: self.limit,
         };
         let rows = effects::list(&mut context.connect("effects").await?, &filter).await?;
@@ -167,12 +174,15 @@ fn listed(rows: &[EffectRow], limit: i64) -> Answer {
 
 /// The state, and what makes a waiting one wait.
 fn state(row: &EffectRow) -> String {
-    match (row.status, row.due_at) {
-        (Status::Waiting, None) => "waiting (blocked)".to_owned(),
-        (status @ (Status::Waiting | Status::Unknown), _) if row.halted => {
-            format!("{} (halted)", status.as_str())
-        }
-        (status, _) => status.as_str().to_owned(),
+    let status = row.status.as_str();
+    let blocked = row.status == Status::Waiting && row.due_at.is_none();
+    let halted = halted(row).is_some();
+    let because = [(blocked, "blocked"), (halted && !blocked, "halted"), (row.orphaned, "orphaned")];
+    let because: Vec<&str> = because.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+    if because.is_empty() {
+        status.to_owned()
+    } else {
+        format!("{status} ({})", because.join(", "))
     }
 }
 
@@ -195,6 +205,10 @@ pub(super) fn halted(row: &EffectRow) -> Option<String> {
     Some(format!("halted: {code}credentials or configuration refused"))
 }
 
+/// What to do about an effect that is owed and that nobody performs.
+pub(super) const ORPHANED: &str = "no connector file that runs has it: bring it back, or resolve it \
+                                   as done, rejected or skipped";
+
 pub(super) fn id(tenant: &str, business_id: &str) -> String {
     if tenant.is_empty() { business_id.to_owned() } else { format!("{tenant} / {business_id}") }
 }
@@ -208,6 +222,7 @@ pub(super) fn effect_json(row: &EffectRow) -> Value {
         "status": row.status.as_str(),
         "blocked": row.status == Status::Waiting && row.due_at.is_none(),
         "halted": halted(row).is_some(),
+        "orphaned": row.orphaned,
         "tenant": row.tenant,
         "business_id": row.business_id,
         "version": row.version,
@@ -246,6 +261,7 @@ fn shown_whole(row: &EffectRow, attempts: &[AttemptRow], bytes: &Bytes) -> Answe
         ("effect", row.name.clone()),
         ("id", shown(&id(&row.tenant, &row.business_id))),
         ("state", state(row)),
+        ("orphaned", if row.orphaned { ORPHANED.to_owned() } else { String::new() }),
         ("note", shown(&note(row))),
         ("attempts", row.attempts.to_string()),
         ("failures", row.failures.to_string()),
@@ -344,15 +360,17 @@ impl Resolve {
         let (word, key, dry_run) = (self.word.as_str(), key.wire(), self.change.dry_run);
         match resolved {
             Resolved::NotFound => Err(CliError::Failed(format!("there is no effect {key}"))),
-            Resolved::From(status) => {
+            Resolved::From { status, of_the_dead } => {
                 let was = status.as_str();
+                let claim = if *of_the_dead { " by a worker that is dead" } else { "" };
                 let text = if dry_run {
-                    format!("would resolve {key} as {word}; it is {was}, and nothing was changed")
+                    format!(
+                        "would resolve {key} as {word}; it is {was}{claim}, and nothing was changed"
+                    )
                 } else {
-                    format!("resolved {key} as {word}; it was {was}")
+                    format!("resolved {key} as {word}; it was {was}{claim}")
                 };
-                let json =
-                    json!({ "key": key, "was": was, "resolved_as": word, "dry_run": dry_run });
+                let json = json!({ "key": key, "was": was, "of_the_dead": of_the_dead, "resolved_as": word, "dry_run": dry_run });
                 Ok(Answer::new(text, json))
             }
             Resolved::Refused { status, why } => {

@@ -7,7 +7,7 @@ use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::status::Status;
 
 use super::answer::{counted, shown};
-use super::effects::halted;
+use super::effects::{ORPHANED, halted};
 use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::effects::{AttemptRow, EffectRow};
 use crate::store::admin::events::{History, InboxRow, ParkedEntry};
@@ -171,7 +171,8 @@ fn stands(effect: &EffectRow) -> Entry {
         1 => "; taken over once".to_owned(),
         times => format!("; taken over {times} times"),
     };
-    let detail = format!("{detail}{taken}  {}", effect.key.wire());
+    let orphaned = if effect.orphaned { format!("; orphaned: {ORPHANED}") } else { String::new() };
+    let detail = format!("{detail}{taken}{orphaned}  {}", effect.key.wire());
     entry(None, &effect.name, detail, &effect.status.as_str().to_uppercase())
 }
 
@@ -285,6 +286,7 @@ mod tests {
             settled_at: status.is_final().then(|| at(15_697)),
             after: Vec::new(),
             halted: false,
+            orphaned: false,
         }
     }
 

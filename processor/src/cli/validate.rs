@@ -1,5 +1,6 @@
 //! `oncely validate`: everything that is wrong with connector files, at once.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use oncely_connectors::file::{self, Bounds, Check, Code, Compiled, Severity};
@@ -12,6 +13,7 @@ use super::load::{files, findings_text, load_within};
 use super::print;
 use crate::config::{self, Secrets};
 use crate::kafka::{Admin, KafkaError};
+use crate::store::admin::open::{self, Owed};
 use crate::store::migrate;
 use crate::worker::memory;
 
@@ -20,7 +22,7 @@ pub(super) struct Validate {
     /// Connector files or directories [setting: ONCELY_CONNECTORS]
     paths: Vec<PathBuf>,
     /// Also: every reference has a value, the schema is current, the topics exist and are kept for no
-    /// longer than their events are remembered
+    /// longer than their events are remembered, nothing is owed that the files do not have any more
     #[arg(long)]
     live: bool,
     /// Warnings fail as well
@@ -29,21 +31,23 @@ pub(super) struct Validate {
 }
 
 /// One thing that was looked at outside the files.
-struct Looked {
+pub(super) struct Looked {
     what: String,
-    wrong: Option<String>,
+    pub(super) wrong: Option<String>,
+    /// What is wrong is a warning.
+    pub(super) warns: bool,
     exit: Exit,
 }
 
 impl Looked {
     fn new(what: String, wrong: Option<String>) -> Self {
         let exit = if wrong.is_some() { Exit::Failed } else { Exit::Ok };
-        Self { what, wrong, exit }
+        Self { what, wrong, warns: false, exit }
     }
 
     /// What could not be asked is told like what is wrong: one mistake hides no other.
     fn failed(what: String, error: &CliError) -> Self {
-        Self { what, wrong: Some(print::chain(error)), exit: error.exit() }
+        Self { what, wrong: Some(print::chain(error)), warns: false, exit: error.exit() }
     }
 
     /// Whether it could not be looked at, since what would answer is away.
@@ -71,7 +75,12 @@ impl Validate {
         let failed = findings.iter().any(|finding| is_error(finding.severity));
         let mut looked = Vec::new();
         if self.live {
-            looked = vec![schema(context).await];
+            let schema = schema(context).await;
+            let readable = schema.wrong.is_none();
+            looked.push(schema);
+            if readable && !failed {
+                looked.extend(orphans(context, &compiled, self.paths.is_empty()).await);
+            }
             looked.extend(topics(context, &compiled).await);
         }
         let mut text: String = looked
@@ -79,6 +88,7 @@ impl Validate {
             .map(|looked| match &looked.wrong {
                 None => format!("ok      {}\n", looked.what),
                 Some(wrong) if looked.is_away() => format!("away    {}: {wrong}\n", looked.what),
+                Some(wrong) if looked.warns => format!("warning {}: {wrong}\n", looked.what),
                 Some(wrong) => format!("failed  {}: {wrong}\n", looked.what),
             })
             .collect();
@@ -86,9 +96,12 @@ impl Validate {
         let names: Vec<&str> = compiled.iter().map(|one| &*one.connector.name).collect();
         let looked_json = looked.iter().map(|looked| {
             let ok = looked.wrong.is_none();
-            json!({ "what": looked.what, "ok": ok, "why": looked.wrong, "away": looked.is_away() })
+            let (what, why, warns) = (&looked.what, &looked.wrong, looked.warns);
+            let away = looked.is_away();
+            json!({ "what": what, "ok": ok, "why": why, "warning": warns, "away": away })
         });
-        let unmet = looked.iter().any(|looked| looked.wrong.is_some());
+        let fails = |looked: &Looked| !looked.warns || self.deny_warnings;
+        let unmet = looked.iter().any(|looked| looked.wrong.is_some() && fails(looked));
         let json = json!({
             "ok": !failed && !unmet,
             "files": loaded.files,
@@ -137,6 +150,42 @@ async fn schema(context: &Context) -> Looked {
     let wrong = (missing > 0)
         .then(|| format!("{} missing, run oncely migrate up", counted(missing, "migration")));
     Looked::new(what, wrong)
+}
+
+/// What is owed to the connectors and would be orphaned once these files run. `is_all`: no others do.
+pub(super) async fn orphans(
+    context: &Context,
+    compiled: &[Compiled],
+    is_all: bool,
+) -> Vec<Looked> {
+    let owed = async {
+        let mut connection = context.connect("validate").await?;
+        Ok::<_, CliError>(open::owed(&mut connection).await?)
+    };
+    let owed = match owed.await {
+        Ok(owed) => owed,
+        Err(error) => return vec![Looked::failed("open effects".to_owned(), &error)],
+    };
+    let mut left: BTreeMap<String, Vec<Owed>> = BTreeMap::new();
+    for owed in owed {
+        let connector = compiled.iter().find(|one| *one.connector.name == *owed.connector);
+        let has =
+            |one: &Compiled| one.connector.effects.iter().any(|rule| *rule.id == *owed.effect);
+        if connector.map_or(is_all, |one| !has(one)) {
+            left.entry(owed.connector.clone()).or_default().push(owed);
+        }
+    }
+    let looked = left.into_iter().map(|(connector, owed)| {
+        let named: Vec<_> =
+            owed.iter().map(|owed| format!("{} {}", owed.count, owed.effect)).collect();
+        let wrong = format!(
+            "{} would be orphaned, since no file has them any more: let them settle before this runs, \
+             keep them in the file, or resolve them (oncely effects list --connector {connector})",
+            named.join(", ")
+        );
+        Looked { warns: true, ..Looked::new(format!("open effects of {connector}"), Some(wrong)) }
+    });
+    looked.collect()
 }
 
 /// Whether the topic's records are forgotten before their events are.

@@ -32,7 +32,10 @@ impl World {
         let mut connection = world.connect().await;
         migrate::up(&mut connection).await.unwrap();
         world
-            .sql("INSERT INTO oncely.connector (name, scope, group_name) VALUES ('c', 'c', 'g')")
+            .sql(
+                "INSERT INTO oncely.connector (name, scope, group_name, effects)
+                 VALUES ('c', 'c', 'g', '{e}')",
+            )
             .await;
         world.sql(
             "INSERT INTO oncely.source (connector, cluster_id, topic_id, topic) VALUES (1, 'k', 'i', 't')",

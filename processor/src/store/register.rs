@@ -5,11 +5,14 @@ use sqlx::{PgConnection, query_file};
 
 use super::error::Result;
 
-/// Registers a connector and gives its number.
+/// Registers a connector with the ids of its effects and gives its number; to be done again now and
+/// then by whoever runs it, since one that nobody runs is gone.
 pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> Result<i32> {
     let Connector { name, scope, source, .. } = connector;
+    let effects: Vec<String> = connector.effects.iter().map(|rule| rule.id.to_string()).collect();
+    let group = &*source.group;
     let query =
-        query_file!("src/store/sql/connector_register.sql", &**name, &**scope, &*source.group);
+        query_file!("src/store/sql/connector_register.sql", &**name, &**scope, group, &effects);
     Ok(query.fetch_one(connection).await?.id)
 }
 

@@ -105,6 +105,20 @@ pub async fn record_deaths(tx: &mut PgConnection, orphans: &[Orphan], taken: &[K
     Ok(())
 }
 
+/// The same of one claim, which a person takes out of a dead worker's hand.
+pub async fn record_death(
+    tx: &mut PgConnection,
+    effect: Key,
+    fence: i64,
+    worker: Uuid,
+) -> Result<()> {
+    let (effect, fence, worker) = ([uuid(effect)], [fence], [worker]);
+    query_file!("src/store/sql/attempt_of_the_dead.sql", &effect, &fence, &worker)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
 /// Lanes with effects that wait although nothing is left to wait for.
 pub async fn blocked_lanes(
     connection: &mut PgConnection,

@@ -49,6 +49,10 @@ impl Level {
         self.0.set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
+    pub(super) fn raise_by(&self, value: u64) {
+        self.0.add(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
     /// Sets it where it is unset (zero) or higher.
     pub(super) fn lower_to(&self, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);

@@ -187,6 +187,10 @@ metrics! {
         "oncely_effect_oldest_open_timestamp_seconds", &["connector", "effect"],
         "When the oldest open effect was owed first. Set by one replica.",
     ),
+    EffectsOrphaned => gauge(
+        "oncely_effects_orphaned", &["connector", "effect"],
+        "Open effects that no connector file that runs has any more. Set by one replica.",
+    ),
     EffectDuplicatesPrevented => counter(
         "oncely_effect_duplicates_prevented_total", &["connector"],
         "Effects that a repeat or another event owed again and that were not sent again.",

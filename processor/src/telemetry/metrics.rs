@@ -36,6 +36,7 @@ pub(super) struct Families {
     pub(super) effects_held: Counters<2>,
     pub(super) effects_open: Gauges<3>,
     pub(super) effect_oldest_open: Gauges<2>,
+    pub(super) effects_orphaned: Gauges<2>,
     pub(super) effect_duplicates_prevented: Counters<1>,
     pub(super) effects_taken_over: Counters<2>,
     pub(super) claims_adopted: Counters<1>,
@@ -106,14 +107,18 @@ impl Metrics {
         let families = &self.families;
         families.effects_open.clear();
         families.effect_oldest_open.clear();
+        families.effects_orphaned.clear();
         families.dead_letters_open.clear();
         families.quarantine_open.clear();
         let Some(open) = open else { return };
         for effects in &open.effects {
-            let EffectsOpen { connector, effect, status, count, oldest_at } = effects;
+            let EffectsOpen { connector, effect, status, count, oldest_at, orphaned } = effects;
             families.effects_open.with([connector, effect, status.as_str()]).set(*count);
             let oldest = families.effect_oldest_open.with([connector, effect]);
             oldest.lower_to(*oldest_at);
+            if *orphaned {
+                families.effects_orphaned.with([connector, effect]).raise_by(*count);
+            }
         }
         for parked in &open.parked {
             families.dead_letters_open.with([&parked.connector]).set(parked.dead_letters);
@@ -138,6 +143,8 @@ pub struct EffectsOpen {
     pub count: u64,
     /// When the oldest was owed first, seconds since 1970.
     pub oldest_at: u64,
+    /// No connector file that runs has it: nobody will perform it.
+    pub orphaned: bool,
 }
 
 /// Parked rows of one connector.
@@ -168,6 +175,7 @@ impl Families {
             effects_held: Counters::register(registry, Metric::EffectsHeld)?,
             effects_open: Gauges::register(registry, Metric::EffectsOpen)?,
             effect_oldest_open: Gauges::register(registry, Metric::EffectOldestOpen)?,
+            effects_orphaned: Gauges::register(registry, Metric::EffectsOrphaned)?,
             effect_duplicates_prevented: Counters::register(
                 registry,
                 Metric::EffectDuplicatesPrevented,
@@ -217,6 +225,7 @@ mod tests {
             status: Status::Held,
             count: 3,
             oldest_at: 20,
+            orphaned: true,
         };
         let older =
             EffectsOpen { status: Status::Waiting, count: 1, oldest_at: 10, ..held.clone() };
@@ -226,6 +235,7 @@ mod tests {
         assert!(text.contains(r#"oncely_effects_open{connector="c",effect="e",status="held"} 3"#));
         let oldest = r#"oncely_effect_oldest_open_timestamp_seconds{connector="c",effect="e"} 10"#;
         assert!(text.contains(oldest), "{text}");
+        assert!(text.contains(r#"oncely_effects_orphaned{connector="c",effect="e"} 4"#), "{text}");
         metrics.set_open(None);
         assert!(!metrics.text().unwrap().contains("oncely_effects_open{"));
     }

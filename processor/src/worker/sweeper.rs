@@ -23,7 +23,7 @@ use crate::store::claim;
 use crate::store::lease;
 use crate::store::settle;
 use crate::store::sweep::{self, Expired, Takeover};
-use crate::store::{Session, StoreError};
+use crate::store::{Session, StoreError, register};
 use crate::task::Stopped;
 
 /// How often due effects are looked for.
@@ -36,6 +36,8 @@ const BLOCKED_EVERY: Duration = Duration::from_secs(2);
 const ADOPT_EVERY: Duration = Duration::from_secs(10);
 /// How often retention removes a slice.
 const RETENTION_EVERY: Duration = Duration::from_secs(5);
+/// How often it is put on record that somebody runs the connector.
+const SEEN_EVERY: Duration = Duration::from_secs(30);
 /// Rows that one step takes at most.
 const SLICE: i64 = 500;
 
@@ -63,6 +65,7 @@ impl Sweeper {
         let mut blocked_last: Option<Moment> = None;
         let mut adopt_last: Option<Moment> = None;
         let mut retention_last: Option<Moment> = None;
+        let mut seen_last: Option<Moment> = None;
         let mut stop = self.stop.clone();
         let mut adopt = false;
         loop {
@@ -93,6 +96,9 @@ impl Sweeper {
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
                 swept = self.session.patience().bounded(self.retention()).await;
+            }
+            if swept.is_ok() && passed(&mut seen_last, SEEN_EVERY) {
+                swept = self.session.patience().bounded(self.seen()).await;
             }
             if let Err(error) = swept {
                 if matches!(error, StoreError::Refused { .. }) {
@@ -206,7 +212,7 @@ impl Sweeper {
     /// Claims of the dead become what their rules say of an unknown outcome.
     async fn take_over(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
-        // Those whose effect is gone from the file stay as they are, and in nobody's way.
+        // Those whose effect is gone from the file are orphaned: `oncely effects resolve` ends them.
         let names: Vec<String> =
             shared.lanes.iter().flatten().map(|lane| lane.name.to_string()).collect();
         let mut tx = self.session.begin().await?;
@@ -279,6 +285,14 @@ impl Sweeper {
         tx.commit().await?;
         shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
         self.pipeline.send(Message::LetGo(woken.skipped));
+        Ok(())
+    }
+
+    /// Says that the connector and its effects are run.
+    async fn seen(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let connection = self.session.connection().await?;
+        register::connector(connection, &shared.connector).await?;
         Ok(())
     }
 

@@ -17,6 +17,8 @@ pub struct Filter {
     pub effect: Option<String>,
     pub tenant: Option<String>,
     pub business_id: Option<String>,
+    /// Only those that nobody performs any more.
+    pub orphaned: bool,
     /// Rows at most.
     pub limit: i64,
 }
@@ -51,6 +53,8 @@ pub struct EffectRow {
     pub after: Vec<Key>,
     /// The last answer refused credentials or configuration; it is tried again by itself.
     pub halted: bool,
+    /// Open, and no connector file that runs has it: nobody will perform it.
+    pub orphaned: bool,
 }
 
 /// The same, as the columns have it.
@@ -78,6 +82,7 @@ struct Columns {
     settled_at: Option<DateTime<Utc>>,
     after_keys: Option<Vec<Uuid>>,
     halted: bool,
+    orphaned: bool,
 }
 
 impl Columns {
@@ -108,6 +113,7 @@ impl Columns {
             settled_at: self.settled_at,
             after: crate::store::columns::keys(self.after_keys),
             halted: self.halted,
+            orphaned: self.orphaned,
         })
     }
 }
@@ -129,6 +135,7 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
         filter.tenant,
         filter.business_id,
         filter.limit,
+        filter.orphaned,
     );
     rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
 }

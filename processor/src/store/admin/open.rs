@@ -26,6 +26,7 @@ pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<Ope
                     status: Status::parse(&row.status)?,
                     count: unsigned(row.count),
                     oldest_at: unsigned(row.oldest),
+                    orphaned: row.orphaned,
                 })
             })
             .collect(),
@@ -37,6 +38,28 @@ pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<Ope
             })
             .collect(),
     }))
+}
+
+/// Open effects of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owed {
+    pub connector: String,
+    pub effect: String,
+    pub count: u64,
+}
+
+/// What is owed, by connector and effect.
+///
+/// # Errors
+/// As every query.
+pub async fn owed(connection: &mut PgConnection) -> Result<Vec<Owed>> {
+    let rows = query_file!("src/store/sql/admin_open_of.sql").fetch_all(connection).await?;
+    let owed = rows.into_iter().map(|row| Owed {
+        connector: row.connector,
+        effect: row.effect,
+        count: unsigned(row.count),
+    });
+    Ok(owed.collect())
 }
 
 fn unsigned(count: i64) -> u64 {

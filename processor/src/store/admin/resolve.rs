@@ -9,6 +9,7 @@ use super::effects::of_keys;
 use crate::store::columns::{clean, uuid};
 use crate::store::error::{Result, StoreError};
 use crate::store::settle::{LaneLock, lock_lanes, park_rejected, wake};
+use crate::store::sweep;
 
 /// Characters of a note, as the column allows.
 const NOTE_CHARS_MAX: usize = 500;
@@ -54,7 +55,11 @@ impl Resolution {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
     /// It was so, and is resolved now (or would be, in a dry run).
-    From(Status),
+    From {
+        status: Status,
+        /// A worker held it that is dead or ended.
+        of_the_dead: bool,
+    },
     NotFound,
     /// Nothing was changed.
     Refused {
@@ -82,7 +87,9 @@ pub async fn resolve(
     let corrupt = StoreError::Corrupt { key: effect, what: "unknown status" };
     let status = Status::parse(&row.status).ok_or(corrupt)?;
     let tried = row.attempts > 0 || row.takeovers > 0;
-    if let Some(why) = refusal(status, row.blocked, tried, resolution) {
+    let (blocked, of_the_dead, orphaned) = (row.blocked, row.dead, row.orphaned);
+    let stand = Stand { status, blocked, tried, of_the_dead, orphaned };
+    if let Some(why) = refusal(stand, resolution) {
         return Ok(Resolved::Refused { status, why });
     }
     if *resolution == Resolution::LookUp && !row.was_unknown {
@@ -90,7 +97,7 @@ pub async fn resolve(
         return Ok(Resolved::Refused { status, why });
     }
     if change.dry_run {
-        return Ok(Resolved::From(status));
+        return Ok(Resolved::From { status, of_the_dead });
     }
     let result = match resolution {
         Resolution::Done { result } => result.as_deref(),
@@ -109,36 +116,56 @@ pub async fn resolve(
         "note": row.note,
     });
     record(tx, Some(effect), resolution.action(), change, &detail.to_string()).await?;
+    if let (true, Some(worker), Some(fence)) = (of_the_dead, row.worker, row.fence) {
+        sweep::record_death(tx, effect, fence, worker).await?;
+    }
     if *resolution == Resolution::Rejected {
         park_rejected(tx, &[effect]).await?;
     }
     if resolution.status().is_final() {
         wake(tx, &[known.lane], None).await?;
     }
-    Ok(Resolved::From(status))
+    Ok(Resolved::From { status, of_the_dead })
+}
+
+/// How an effect stands that a person speaks of.
+#[derive(Clone, Copy, Debug)]
+struct Stand {
+    status: Status,
+    blocked: bool,
+    tried: bool,
+    /// It is claimed, by a worker that is dead or ended.
+    of_the_dead: bool,
+    orphaned: bool,
 }
 
 /// Why a person's word does not count here.
 ///
 /// An effect that no connector file names any more is never tried: it can still be given up.
-const fn refusal(
-    status: Status,
-    blocked: bool,
-    tried: bool,
-    resolution: &Resolution,
-) -> Option<&'static str> {
-    match status {
-        Status::Held | Status::Unknown => None,
-        Status::Waiting if blocked => {
-            Some("it waits for an earlier effect: resolve that one, and this one follows")
-        }
-        Status::Waiting if !tried && matches!(resolution, Resolution::Retry) => {
-            Some("it has not been tried yet")
-        }
-        Status::Waiting => None,
-        Status::Claimed => {
+const fn refusal(stand: Stand, resolution: &Resolution) -> Option<&'static str> {
+    let tries = matches!(resolution, Resolution::Retry | Resolution::LookUp);
+    match stand.status {
+        Status::Done | Status::Rejected | Status::Skipped => Some("it is final"),
+        Status::Claimed if !stand.of_the_dead => {
             Some("a worker is sending it now: wait until it has settled or its worker is dead")
         }
-        Status::Done | Status::Rejected | Status::Skipped => Some("it is final"),
+        Status::Waiting if stand.blocked => {
+            Some("it waits for an earlier effect: resolve that one, and this one follows")
+        }
+        Status::Held | Status::Unknown | Status::Waiting | Status::Claimed
+            if stand.orphaned && tries =>
+        {
+            Some(
+                "it is orphaned: no connector file that runs has this effect, so nobody would try \
+                 it; bring it back into its file, or resolve it as done, rejected or skipped",
+            )
+        }
+        Status::Claimed if matches!(resolution, Resolution::LookUp) => {
+            Some("its worker is dead: within seconds it becomes unknown, and its rule decides")
+        }
+        Status::Waiting if !stand.tried && matches!(resolution, Resolution::Retry) => {
+            Some("it has not been tried yet")
+        }
+        Status::Held | Status::Unknown | Status::Waiting | Status::Claimed => None,
     }
 }

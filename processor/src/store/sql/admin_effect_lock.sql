@@ -1,5 +1,11 @@
--- The row that a person is about to change; the lane is locked already.
-SELECT status, attempts, takeovers, was_unknown, note, due_at IS NULL AS "blocked!"
-FROM oncely.effect
-WHERE key = $1
-FOR UPDATE
+-- The row that a person is about to change; the lane is locked already. A worker that is dead or ended
+-- stays so.
+SELECT e.status, e.attempts, e.takeovers, e.was_unknown, e.note, e.due_at IS NULL AS "blocked!",
+       e.worker, e.fence,
+       EXISTS (SELECT FROM oncely.worker AS w
+               WHERE w.id = e.worker AND (w.dead_at IS NOT NULL OR w.ended_at IS NOT NULL)) AS "dead!",
+       NOT EXISTS (SELECT FROM oncely.wired AS w
+                   WHERE w.connector = e.connector AND w.effect = e.name) AS "orphaned!"
+FROM oncely.effect AS e
+WHERE e.key = $1
+FOR UPDATE OF e

@@ -2,6 +2,7 @@
 -- audit row and in the attempts. The retry plan begins anew.
 UPDATE oncely.effect
 SET status = $2,
+    worker = NULL,
     due_at = CASE WHEN $2 IN ('waiting', 'unknown') THEN now() END,
     settled_at = CASE WHEN $2 NOT IN ('waiting', 'unknown') THEN now() END,
     was_unknown = $2 = 'unknown',

@@ -4,7 +4,9 @@ SELECT e.key, e.event, e.lane, c.name AS "connector?", e.name, e.status, e.tenan
        e.due_at, e.first_sent_at, e.last_sent_at, e.settled_at, e.after_keys,
        e.settled_at IS NULL AND coalesce(
            (SELECT a.outcome = 'halted' FROM oncely.attempt AS a WHERE a.effect = e.key AND NOT a.evidence
-            ORDER BY a.fence DESC LIMIT 1), false) AS "halted!"
+            ORDER BY a.fence DESC LIMIT 1), false) AS "halted!",
+       e.settled_at IS NULL AND NOT EXISTS (
+           SELECT FROM oncely.wired AS w WHERE w.connector = e.connector AND w.effect = e.name) AS "orphaned!"
 FROM oncely.effect AS e
 LEFT JOIN oncely.connector AS c ON c.id = e.connector
 WHERE e.key = ANY($1)

@@ -1,4 +1,4 @@
-INSERT INTO oncely.connector (name, scope, group_name) VALUES ($1, $2, $3)
+INSERT INTO oncely.connector (name, scope, group_name, effects) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE
-SET scope = excluded.scope, group_name = excluded.group_name, seen_at = now()
+SET scope = excluded.scope, group_name = excluded.group_name, effects = excluded.effects, seen_at = now()
 RETURNING id
