@@ -167,6 +167,10 @@ fn resolving(world: &World) {
     assert!(retried["due_at"].is_string());
     assert!(world.effect(effect_key(2))["due_at"].is_null());
 
+    let args = ["effects", "resolve", &first, "--as", "done", "--reason", "x", "--yes"];
+    let twice = [&args[..], &["--result", r#"{"id":1,"id":2}"#]].concat();
+    let twice = world.try_oncely(&twice).unwrap_err().to_string();
+    assert!(twice.contains("--result is refused") && twice.contains("twice"), "{twice}");
     resolve(&first, "done", &["--result", r#"{"id": "st_55"}"#]);
     let done = world.effect(effect_key(1));
     assert_eq!(done["status"], "done");

@@ -1,8 +1,10 @@
 //! `oncely effects`: what is owed, and a person's word on it.
 
 use clap::{Subcommand, ValueEnum};
+use oncely_connectors::format;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
+use oncely_core::render::json::to_text;
 use serde_json::{Value, json};
 
 use super::answer::{
@@ -339,9 +341,9 @@ impl Resolve {
         let result = match (&self.result, self.word) {
             (None, _) => None,
             (Some(text), Word::Done) => {
-                let value: Value = serde_json::from_str(text)
-                    .map_err(|error| CliError::Usage(format!("--result is no JSON: {error}")))?;
-                Some(value.to_string().into_bytes())
+                let value = format::json::parse(text.as_bytes())
+                    .map_err(|error| CliError::Usage(format!("--result is refused: {error}")))?;
+                Some(to_text(&value).into_bytes())
             }
             (Some(_), Word::Retry | Word::Lookup | Word::Rejected | Word::Skipped) => {
                 return Err(CliError::Usage("--result goes with --as done only".to_owned()));

@@ -92,27 +92,12 @@ pub async fn take_over(tx: &mut PgConnection, takeovers: &[Takeover]) -> Result<
     Ok(rows.into_iter().map(|row| key(row.key)).collect())
 }
 
-/// Notes on the record of each orphan that was taken over that its attempt's outcome is unknown.
-pub async fn record_deaths(tx: &mut PgConnection, orphans: &[Orphan], taken: &[Key]) -> Result<()> {
-    let orphans: Vec<&Orphan> =
-        orphans.iter().filter(|orphan| taken.contains(&orphan.key)).collect();
-    let effect: Vec<_> = orphans.iter().map(|orphan| uuid(orphan.key)).collect();
-    let fence: Vec<_> = orphans.iter().map(|orphan| orphan.fence).collect();
-    let worker: Vec<_> = orphans.iter().map(|orphan| orphan.worker).collect();
-    query_file!("src/store/sql/attempt_of_the_dead.sql", &effect, &fence, &worker)
-        .execute(tx)
-        .await?;
-    Ok(())
-}
-
-/// The same of one claim, which a person takes out of a dead worker's hand.
-pub async fn record_death(
-    tx: &mut PgConnection,
-    effect: Key,
-    fence: i64,
-    worker: Uuid,
-) -> Result<()> {
-    let (effect, fence, worker) = ([uuid(effect)], [fence], [worker]);
+/// Notes on the record of each of these claims (effect, fence, dead worker) that its attempt's outcome
+/// is unknown.
+pub async fn record_deaths(tx: &mut PgConnection, claims: &[(Key, i64, Uuid)]) -> Result<()> {
+    let effect: Vec<_> = claims.iter().map(|(effect, ..)| uuid(*effect)).collect();
+    let fence: Vec<_> = claims.iter().map(|(_, fence, _)| *fence).collect();
+    let worker: Vec<_> = claims.iter().map(|(.., worker)| *worker).collect();
     query_file!("src/store/sql/attempt_of_the_dead.sql", &effect, &fence, &worker)
         .execute(tx)
         .await?;

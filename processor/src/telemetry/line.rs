@@ -22,6 +22,9 @@ use crate::config::LogFormat;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines(pub(super) LogFormat);
 
+/// Members that every line of JSON has.
+const PARTS: [&str; 4] = ["timestamp", "level", "message", "target"];
+
 /// Names and values in the order in which they were given.
 #[derive(Debug, Default)]
 struct Fields {
@@ -32,6 +35,20 @@ struct Fields {
 impl Fields {
     fn add(&mut self, field: &Field, value: impl Into<Value>) {
         self.named.push((field.name(), value.into()));
+    }
+
+    /// Names that stand once, the event's own before those of its spans. What is called as a part of
+    /// the line itself has `field.` before it.
+    fn unlike(&self) -> Vec<(String, &Value)> {
+        let mut unlike: Vec<(String, &Value)> = Vec::with_capacity(self.named.len());
+        for (name, value) in &self.named {
+            let is_part = PARTS.contains(name);
+            let name = if is_part { format!("field.{name}") } else { (*name).to_owned() };
+            if unlike.iter().all(|(known, _)| *known != name) {
+                unlike.push((name, value));
+            }
+        }
+        unlike
     }
 }
 
@@ -45,7 +62,12 @@ impl Visit for Fields {
         }
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value);
+        // As crates say it that make their own messages.
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+        } else {
+            self.add(field, value);
+        }
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.add(field, value);
@@ -106,7 +128,7 @@ where
 
 fn text(time: &str, level: &str, target: &str, fields: &Fields) -> Result<String, fmt::Error> {
     let mut line = format!("{time} {level:>5} {target}: {}", fields.message);
-    for (name, value) in &fields.named {
+    for (name, value) in fields.unlike() {
         match value.as_str().filter(|text| is_plain(text)) {
             Some(text) => write!(line, " {name}={text}")?,
             None => write!(line, " {name}={value}")?,
@@ -127,8 +149,8 @@ fn json(time: &str, level: &str, target: &str, fields: &Fields) -> Result<String
     for (name, value) in own {
         write!(line, "\"{name}\":{},", Value::from(value))?;
     }
-    for (name, value) in &fields.named {
-        write!(line, "{}:{value},", Value::from(*name))?;
+    for (name, value) in fields.unlike() {
+        write!(line, "{}:{value},", Value::from(name))?;
     }
     write!(line, "\"target\":{}}}", Value::from(target))?;
     Ok(line)
@@ -157,19 +179,23 @@ mod tests {
     }
 
     fn lines(format: LogFormat) -> String {
-        let written = Written::default();
-        let to = written.clone();
-        let layer = tracing_subscriber::fmt::layer().event_format(Lines(format));
-        let layer = layer.with_writer(move || to.clone());
-        let logger = tracing_subscriber::registry().with(Spans).with(layer);
-        tracing::subscriber::with_default(logger, || {
+        lines_of(format, || {
             let span = tracing::error_span!("connector", connector = "invoice-paid");
             span.in_scope(|| {
                 let cause = "two words and a \"quote\"";
                 tracing::warn!(number = 7_u64, partition = %"t[3]", cause, "record parked");
             });
             tracing::info!(away_s = 1.5, fine = true, "the database is back");
-        });
+        })
+    }
+
+    fn lines_of(format: LogFormat, said: impl FnOnce()) -> String {
+        let written = Written::default();
+        let to = written.clone();
+        let layer = tracing_subscriber::fmt::layer().event_format(Lines(format));
+        let layer = layer.with_writer(move || to.clone());
+        let logger = tracing_subscriber::registry().with(Spans).with(layer);
+        tracing::subscriber::with_default(logger, said);
         let bytes = written.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
         // Times differ.
@@ -192,6 +218,19 @@ mod tests {
         {"timestamp":"Z","level":"WARN","message":"record parked","number":7,"partition":"t[3]","cause":"two words and a \"quote\"","connector":"invoice-paid","target":"oncely::telemetry::line::tests"}
         {"timestamp":"Z","level":"INFO","message":"the database is back","away_s":1.5,"fine":true,"target":"oncely::telemetry::line::tests"}
         "#);
+    }
+
+    #[test]
+    fn every_member_stands_once() {
+        let said = || {
+            let span = tracing::error_span!("outer", connector = "outer", level = 3_u64);
+            span.in_scope(|| {
+                let message = "relation \"x\" exists, skipping";
+                tracing::event!(target: "driver", tracing::Level::INFO, message, connector = "own");
+            });
+        };
+        insta::assert_snapshot!(lines_of(LogFormat::Json, said), @r#"{"timestamp":"Z","level":"INFO","message":"relation \"x\" exists, skipping","connector":"own","field.level":3,"target":"driver"}"#);
+        insta::assert_snapshot!(lines_of(LogFormat::Text, said), @r#"Z  INFO driver: relation "x" exists, skipping connector=own field.level=3"#);
     }
 
     #[test]

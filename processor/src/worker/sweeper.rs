@@ -253,7 +253,9 @@ impl Sweeper {
             });
         }
         let taken = sweep::take_over(&mut tx, &takeovers).await?;
-        sweep::record_deaths(&mut tx, &orphans, &taken).await?;
+        let dead = orphans.iter().filter(|orphan| taken.contains(&orphan.key));
+        let dead: Vec<_> = dead.map(|orphan| (orphan.key, orphan.fence, orphan.worker)).collect();
+        sweep::record_deaths(&mut tx, &dead).await?;
         tx.commit().await?;
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
         for takeover in takeovers.iter().filter(|one| one.status == Status::Held.as_str()) {

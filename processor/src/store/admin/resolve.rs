@@ -117,7 +117,7 @@ pub async fn resolve(
     });
     record(tx, Some(effect), resolution.action(), change, &detail.to_string()).await?;
     if let (true, Some(worker), Some(fence)) = (of_the_dead, row.worker, row.fence) {
-        sweep::record_death(tx, effect, fence, worker).await?;
+        sweep::record_deaths(tx, &[(effect, fence, worker)]).await?;
     }
     if *resolution == Resolution::Rejected {
         park_rejected(tx, &[effect]).await?;
