@@ -179,7 +179,8 @@ fn state(row: &EffectRow) -> String {
     let status = row.status.as_str();
     let blocked = row.status == Status::Waiting && row.due_at.is_none();
     let halted = halted(row).is_some();
-    let because = [(blocked, "blocked"), (halted && !blocked, "halted"), (row.orphaned, "orphaned")];
+    let because =
+        [(blocked, "blocked"), (halted && !blocked, "halted"), (row.orphaned, "orphaned")];
     let because: Vec<&str> = because.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
     if because.is_empty() {
         status.to_owned()

@@ -153,11 +153,7 @@ async fn schema(context: &Context) -> Looked {
 }
 
 /// What is owed to the connectors and would be orphaned once these files run. `is_all`: no others do.
-pub(super) async fn orphans(
-    context: &Context,
-    compiled: &[Compiled],
-    is_all: bool,
-) -> Vec<Looked> {
+pub(super) async fn orphans(context: &Context, compiled: &[Compiled], is_all: bool) -> Vec<Looked> {
     let owed = async {
         let mut connection = context.connect("validate").await?;
         Ok::<_, CliError>(open::owed(&mut connection).await?)
