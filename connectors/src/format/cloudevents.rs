@@ -12,11 +12,16 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use oncely_core::expr::Header;
+use oncely_core::time::millis;
 use oncely_core::value::{Kind, Member, Object, Value};
 
 use super::{DecodeError, DecodeReason, json};
 
 const PREFIX: &str = "ce_";
+/// Members that are no attributes.
+const DATA: [&str; 2] = ["data", "data_base64"];
+/// Of a name that is refused.
+const NAME_CHARS_SHOWN: usize = 60;
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
 /// Reads one CloudEvent.
@@ -70,7 +75,7 @@ fn binary(
     }
     let twice = |name: Arc<str>| envelope(&format!("the attribute {name} stands twice"));
     let mut members = Object::new(members).map_err(twice)?;
-    required(&members)?;
+    attributes(&members)?;
     members = members.with("data", Some(data(bytes, content_type)?));
     if let Some(kind) = content_type {
         members = members.with("datacontenttype", Some(Value::text(kind)));
@@ -98,7 +103,7 @@ fn structured(bytes: &[u8]) -> Result<Value, DecodeError> {
     let Value::Object(members) = json::parse(bytes)? else {
         return Err(envelope("the value is no JSON object"));
     };
-    required(&members)?;
+    attributes(&members)?;
     let Some(encoded) = members.get("data_base64") else {
         return Ok(Value::Object(members));
     };
@@ -121,6 +126,25 @@ fn structured(bytes: &[u8]) -> Result<Value, DecodeError> {
     });
     let data = data(&decoded, kind.as_deref())?;
     Ok(Value::Object(members.with("data_base64", None).with("data", Some(data))))
+}
+
+/// Checks what the specification says of every event, section 3 of version 1.0.2.
+fn attributes(members: &Object) -> Result<(), DecodeError> {
+    required(members)?;
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    for (name, _) in members.iter() {
+        if DATA.contains(&&**name) || (!name.is_empty() && name.bytes().all(is_plain)) {
+            continue;
+        }
+        let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+        let text = format!("the attribute {shown:?} is named with other than a to z and 0 to 9");
+        return Err(envelope(&text));
+    }
+    match members.get("time") {
+        None | Some(Value::Null) => Ok(()),
+        Some(time @ Value::Text(_)) if millis(time).is_some() => Ok(()),
+        Some(_) => Err(envelope("the attribute time is no RFC 3339 time")),
+    }
 }
 
 fn required(members: &Object) -> Result<(), DecodeError> {
@@ -209,6 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn a_time_and_extensions_are_attributes() {
+        let times =
+            ["2026-11-29T10:02:11Z", "2026-11-29T10:02:11.204+01:00", "1990-12-31T23:59:60Z"];
+        for time in times {
+            assert!(
+                parse(b"{}", &with(&[("ce_time", time), ("ce_trace2", "x")])).is_ok(),
+                "{time}"
+            );
+        }
+        let text = br#"{"specversion":"1.0","id":"e","source":"s","type":"t","time":null,"data":{"a_b":1}}"#;
+        assert!(parse(text, &[]).is_ok(), "null is not there, and the data is the producer's own");
+    }
+
+    #[test]
     fn d8_what_lacks_an_attribute_or_has_it_twice_is_refused() {
         for missing in ["ce_id", "ce_source", "ce_type", "ce_specversion"] {
             let kept: Vec<_> =
@@ -221,6 +259,22 @@ mod tests {
             (b"[]", vec![], "the value is no JSON object"),
             (b"{}", with(&[("ce_id", "e2")]), "the attribute id stands twice"),
             (b"{}", with(&[("ce_data", "x")]), "the header ce_data is no attribute"),
+            (b"{}", with(&[("ce_time", "yesterday")]), "the attribute time is no RFC 3339 time"),
+            (
+                b"{}",
+                with(&[("ce_Tenant", "x")]),
+                "the attribute \"Tenant\" is named with other than a to z and 0 to 9",
+            ),
+            (
+                br#"{"specversion":"1.0","id":"e","source":"s","type":"t","trace_id":"x"}"#,
+                vec![],
+                "the attribute \"trace_id\" is named with other than a to z and 0 to 9",
+            ),
+            (
+                br#"{"specversion":"1.0","id":"e","source":"s","type":"t","time":7}"#,
+                vec![],
+                "the attribute time is no RFC 3339 time",
+            ),
             (
                 b"{}",
                 headers(&[

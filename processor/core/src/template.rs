@@ -5,6 +5,7 @@
 //! put together directly, anything more by minijinja, both with the same result.
 
 mod jinja;
+pub mod url;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -93,6 +94,9 @@ pub enum RenderError {
     Failed { message: Box<str> },
     #[error("gives more than {OUTPUT_BYTES_MAX} bytes")]
     TooLong,
+    /// Clients resolve such segments before they send, so another address would be called.
+    #[error("a value would make a segment of the path `.` or `..`, or leave it empty")]
+    Segment,
 }
 
 // --------------------------------------------------------------------------------------------- //
@@ -122,19 +126,37 @@ impl Template {
     /// # Errors
     /// [`RenderError`] where a member is missing, null, or no text.
     pub fn render(&self, scope: &Scope<'_>) -> Result<String, RenderError> {
-        let pieces = match &self.code {
-            Code::Jinja(jinja) => return jinja.render(scope),
-            Code::Pieces(pieces) => pieces,
+        let out = match &self.code {
+            Code::Jinja(jinja) => jinja.render(scope)?,
+            Code::Pieces(pieces) => self.put_together(pieces, scope)?,
         };
+        if self.target == Target::Url && url::path_segments(&out).any(url::is_dots) {
+            return Err(RenderError::Segment);
+        }
+        Ok(out)
+    }
+
+    fn put_together(&self, pieces: &[Piece], scope: &Scope<'_>) -> Result<String, RenderError> {
         let mut out = String::with_capacity(self.text.len());
+        let mut emptied = url::Emptied::default();
         for piece in pieces {
             match piece {
-                Piece::Literal(text) => out.push_str(text),
-                Piece::Member(member) => self.insert(&mut out, member, scope)?,
+                Piece::Literal(text) => {
+                    out.push_str(text);
+                    emptied.literal(text);
+                }
+                Piece::Member(member) => {
+                    let before = out.len();
+                    self.insert(&mut out, member, scope)?;
+                    emptied.inserted(out.len().saturating_sub(before));
+                }
             }
             if out.len() > OUTPUT_BYTES_MAX {
                 return Err(RenderError::TooLong);
             }
+        }
+        if self.target == Target::Url && emptied.any() {
+            return Err(RenderError::Segment);
         }
         Ok(out)
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::config::{ConfigError, ConfigErrors};
+use crate::config::ConfigErrors;
 use crate::demo::DemoError;
 use crate::kafka::KafkaError;
 use crate::store::error::NextStep;
@@ -138,12 +138,6 @@ fn of_demo(error: &DemoError) -> Exit {
         | DemoError::WorkerEnded { .. }
         | DemoError::Stuck { .. }
         | DemoError::Interrupted => Exit::Failed,
-    }
-}
-
-impl From<ConfigError> for CliError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error.into())
     }
 }
 

@@ -214,7 +214,7 @@ fn failed(error: &CliError) -> ExitCode {
 fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
     // Whoever looks for the right name is helped, not refused.
     if !matches!(command, Command::Help(_) | Command::Schema) {
-        config::check_names(&context.environment)?;
+        checked_names(&command, context)?;
     }
     match command {
         Command::Run(run) => run.run(context),
@@ -231,6 +231,17 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Progress(progress) => asked(progress.run(context)),
         Command::Webhooks(webhooks) => asked(webhooks.run(context)),
     }
+}
+
+/// Refuses names that are no setting, with all else that is wrong with the settings of a worker.
+fn checked_names(command: &Command, context: &Context) -> Result<(), CliError> {
+    let Err(mut errors) = config::check_names(&context.environment) else { return Ok(()) };
+    if let Command::Run(run) = command
+        && let Err(CliError::Config(more)) = run.settings(context)
+    {
+        errors.0.extend(more.0);
+    }
+    Err(CliError::Config(errors))
 }
 
 /// Waits for an answer of the database or of Kafka.

@@ -70,7 +70,7 @@ impl Run {
         ended
     }
 
-    fn settings(&self, context: &Context) -> Result<Settings, CliError> {
+    pub(super) fn settings(&self, context: &Context) -> Result<Settings, CliError> {
         let mut environment = context.environment.clone();
         if let Some(listen) = &self.http_listen {
             environment.set("ONCELY_HTTP_LISTEN", listen);

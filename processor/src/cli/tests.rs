@@ -152,6 +152,11 @@ fn a_mistyped_setting_stops_every_command_but_help() {
     assert_eq!(code, 78);
     assert_eq!(text, "error: ONCELY_LAESE is no setting, did you mean ONCELY_LEASE?");
     assert_eq!(exit_of(&["help", "settings"], &pairs).0, 0);
+    let (code, text) = exit_of(&["run", "--http-listen", "9090"], &pairs);
+    assert_eq!(code, 78);
+    for name in ["ONCELY_LAESE", "ONCELY_KAFKA_BROKERS", "ONCELY_HTTP_LISTEN"] {
+        assert!(text.contains(name), "a worker is told all at once: {text}");
+    }
 }
 
 #[test]

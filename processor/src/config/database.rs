@@ -8,8 +8,9 @@ use std::fmt;
 use url::Url;
 
 use super::environment::Environment;
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
 use super::kafka::is_loopback;
+use super::keep;
 use super::text::count_of;
 
 const NAME: &str = "ONCELY_DATABASE_URL";
@@ -39,12 +40,16 @@ impl fmt::Debug for Database {
 impl Database {
     /// # Errors
     /// No URL, one without a host, or one that does not prove whom it talks to.
-    pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
+    pub fn read(environment: &Environment) -> Result<Self, ConfigErrors> {
         let remedy = "give --database URL, set the variable, or set ONCELY_DATABASE_URL_FILE";
-        let url = environment.get(NAME)?.ok_or(ConfigError::Missing { name: NAME, remedy })?;
-        let (url, place) = check(&url)?;
-        let connections_max = count_of(environment, "ONCELY_DATABASE_CONNECTIONS", 10, (4, 200))?;
-        Ok(Self { url, place, connections_max })
+        let missing = ConfigError::Missing { name: NAME, remedy };
+        let url = environment.get(NAME).and_then(|url| check(&url.ok_or(missing)?));
+        let most = count_of(environment, "ONCELY_DATABASE_CONNECTIONS", 10, (4, 200));
+        let mut errors = Vec::new();
+        match (keep(url, &mut errors), keep(most, &mut errors)) {
+            (Some((url, place)), Some(connections_max)) => Ok(Self { url, place, connections_max }),
+            _ => Err(ConfigErrors(errors)),
+        }
     }
 
     /// For the one place that connects; may hold a password. Its `sslmode` is always written out.

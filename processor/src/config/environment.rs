@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
 
 /// Bytes that a file with one value may have.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
@@ -43,9 +43,10 @@ impl Environment {
     /// comment line.
     ///
     /// # Errors
-    /// [`ConfigError::Unreadable`], or the line that is no setting of ours.
-    pub fn under_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+    /// [`ConfigError::Unreadable`], or every line that is no setting of ours.
+    pub fn under_file(&mut self, path: &Path) -> Result<(), ConfigErrors> {
         let text = read(path)?;
+        let mut errors = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -53,17 +54,19 @@ impl Environment {
             }
             let at = index.saturating_add(1);
             let Some((name, value)) = line.split_once('=') else {
-                return Err(ConfigError::NoSetting { path: path.to_owned(), line: at });
+                errors.push(ConfigError::NoSetting { path: path.to_owned(), line: at });
+                continue;
             };
             let (name, value) = (name.trim(), value.trim());
             if !super::is_known(name) {
                 let (name, meant) = (name.to_owned(), super::unknown::meant(name));
                 let path = path.to_owned();
-                return Err(ConfigError::UnknownInFile { path, line: at, name, meant });
+                errors.push(ConfigError::UnknownInFile { path, line: at, name, meant });
+                continue;
             }
             self.0.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         }
-        Ok(())
+        if errors.is_empty() { Ok(()) } else { Err(ConfigErrors(errors)) }
     }
 
     /// A flag wins over what is set.

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::environment::{Environment, read_value};
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
+use super::keep;
 use super::text::{duration_of, word_of};
 use crate::kafka::ClientSettings;
 
@@ -42,54 +43,87 @@ impl Kafka {
     /// # Errors
     /// No brokers, a value out of its bounds, a property that may not be set or that the client
     /// refuses, or credentials that would travel in the clear.
-    pub fn read(environment: &Environment) -> Result<Self, ConfigError> {
+    pub fn read(environment: &Environment) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
         let remedy = "give --brokers host:9092 or set the variable";
-        let brokers = environment.get("ONCELY_KAFKA_BROKERS")?;
-        let brokers =
-            brokers.ok_or(ConfigError::Missing { name: "ONCELY_KAFKA_BROKERS", remedy })?;
+        let missing = ConfigError::Missing { name: "ONCELY_KAFKA_BROKERS", remedy };
+        let brokers = environment.get("ONCELY_KAFKA_BROKERS");
+        let brokers = keep(brokers.and_then(|brokers| brokers.ok_or(missing)), &mut errors);
+        let session = keep(session_timeout(environment), &mut errors);
         let ms = Duration::from_millis;
-        let duration = |name, default, least, most| {
-            duration_of(environment, name, ms(default), (ms(least), ms(most)))
-        };
-        let session_timeout = duration("ONCELY_KAFKA_SESSION_TIMEOUT", 45_000, 1_000, 3_600_000)?;
-        let heartbeat = duration("ONCELY_KAFKA_HEARTBEAT", 3_000, 100, 1_200_000)?;
-        if heartbeat.saturating_mul(3) > session_timeout {
-            let (heartbeat_ms, session_ms) = (heartbeat.as_millis(), session_timeout.as_millis());
-            return Err(ConfigError::HeartbeatsPerSession { heartbeat_ms, session_ms });
+        let bounds = (ms(100), ms(1_200_000));
+        let heartbeat = duration_of(environment, "ONCELY_KAFKA_HEARTBEAT", ms(3_000), bounds);
+        let heartbeat = keep(heartbeat, &mut errors);
+        if let (Some(session), Some(heartbeat)) = (session, heartbeat)
+            && heartbeat.saturating_mul(3) > session
+        {
+            let (heartbeat_ms, session_ms) = (heartbeat.as_millis(), session.as_millis());
+            errors.push(ConfigError::HeartbeatsPerSession { heartbeat_ms, session_ms });
         }
         let words = ["cooperative-sticky", "range"];
-        let assignor = word_of(environment, "ONCELY_KAFKA_ASSIGNOR", words)?;
-        let properties = properties(environment, &brokers)?;
-        Ok(Self {
-            client: ClientSettings::parse(&brokers, properties)
-                .map_err(ConfigError::KafkaClient)?,
-            session_timeout,
-            heartbeat,
-            instance_id: environment.get("ONCELY_KAFKA_INSTANCE_ID")?,
-            range_assignor: assignor == Some("range"),
-        })
+        let assignor = keep(word_of(environment, "ONCELY_KAFKA_ASSIGNOR", words), &mut errors);
+        let instance_id = keep(environment.get("ONCELY_KAFKA_INSTANCE_ID"), &mut errors);
+        let client = keep(client(environment, brokers.as_deref()), &mut errors);
+        match (client, session, heartbeat, assignor, instance_id) {
+            (
+                Some(client),
+                Some(session_timeout),
+                Some(heartbeat),
+                Some(assignor),
+                Some(instance_id),
+            ) if errors.is_empty() => Ok(Self {
+                client,
+                session_timeout,
+                heartbeat,
+                instance_id,
+                range_assignor: assignor == Some("range"),
+            }),
+            _ => Err(ConfigErrors(errors)),
+        }
     }
 }
 
-fn properties(
+/// The time-out of a session alone.
+///
+/// # Errors
+/// A value out of its bounds.
+pub(super) fn session_timeout(environment: &Environment) -> Result<Duration, ConfigError> {
+    let ms = Duration::from_millis;
+    let bounds = (ms(1_000), ms(3_600_000));
+    duration_of(environment, "ONCELY_KAFKA_SESSION_TIMEOUT", ms(45_000), bounds)
+}
+
+/// Stands for brokers that are not named, while properties are looked at.
+const NO_BROKERS: &str = "localhost";
+
+fn client(
     environment: &Environment,
-    brokers: &str,
-) -> Result<BTreeMap<String, String>, ConfigError> {
+    brokers: Option<&str>,
+) -> Result<ClientSettings, ConfigErrors> {
+    let mut errors = Vec::new();
+    let brokers = brokers.unwrap_or(NO_BROKERS);
     let mut properties = BTreeMap::new();
     for (variable, value) in environment.beginning(PREFIX) {
         let Some((property, from_file)) = named(variable) else { continue };
-        let value = if from_file { read_value(Path::new(value))? } else { value.to_owned() };
+        let value = if from_file { read_value(Path::new(value)) } else { Ok(value.to_owned()) };
+        let Some(value) = keep(value, &mut errors) else { continue };
         let in_the_clear =
             property == "security.protocol" && value.eq_ignore_ascii_case("sasl_plaintext");
         if in_the_clear && !on_this_machine(brokers) {
-            return Err(ConfigError::CredentialsInTheClear);
+            errors.push(ConfigError::CredentialsInTheClear);
         }
+        // Each for itself, so that one that is refused hides no other.
+        let alone = ClientSettings::parse(NO_BROKERS, [(property.clone(), value.clone())]);
+        keep(alone.map_err(ConfigError::KafkaClient), &mut errors);
         if properties.insert(property, value).is_some() {
             let plain = variable.strip_suffix("_FILE").unwrap_or(variable);
-            return Err(ConfigError::SetTwice { name: format!("{PREFIX}{plain}") });
+            errors.push(ConfigError::SetTwice { name: format!("{PREFIX}{plain}") });
         }
     }
-    Ok(properties)
+    if !errors.is_empty() {
+        return Err(ConfigErrors(errors));
+    }
+    Ok(ClientSettings::parse(brokers, properties).map_err(ConfigError::KafkaClient)?)
 }
 
 /// The property that a variable sets; `None` for a variable that is not ours.

@@ -69,7 +69,8 @@ impl Settings {
         let mut errors = Vec::new();
         let database = keep(Database::read(environment), &mut errors);
         let kafka = keep(Kafka::read(environment), &mut errors);
-        let session = kafka.as_ref().map(|kafka| kafka.session_timeout);
+        // Known although something else is wrong there.
+        let session = kafka::session_timeout(environment).ok();
         let worker = keep(Worker::read(environment, session), &mut errors);
         let http_listen = keep(http_listen(environment), &mut errors);
         let log = keep(Log::read(environment), &mut errors);
@@ -147,8 +148,9 @@ pub fn check_names(environment: &Environment) -> Result<(), ConfigErrors> {
     if unknown.is_empty() { Ok(()) } else { Err(ConfigErrors(unknown)) }
 }
 
-fn keep<T>(read: Result<T, ConfigError>, errors: &mut Vec<ConfigError>) -> Option<T> {
-    read.map_err(|error| errors.push(error)).ok()
+/// What was read, or one error more to tell.
+fn keep<T>(read: Result<T, impl Into<ConfigErrors>>, errors: &mut Vec<ConfigError>) -> Option<T> {
+    read.map_err(|error| errors.extend(error.into().0)).ok()
 }
 
 fn is_known(name: &str) -> bool {

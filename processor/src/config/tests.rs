@@ -47,8 +47,41 @@ fn everything_wrong_is_said_at_once() {
 }
 
 #[test]
+fn no_error_of_one_part_hides_another() {
+    let errors = Settings::read(&Environment::of_pairs([
+        ("ONCELY_DATABASE_URL", "mysql://x"),
+        ("ONCELY_DATABASE_CONNECTIONS", "3"),
+        ("ONCELY_KAFKA_SESSION_TIMEOUT", "9s"),
+        ("ONCELY_KAFKA_HEARTBEAT", "1ms"),
+        ("ONCELY_KAFKA_ASSIGNOR", "best"),
+        ("ONCELY_KAFKA__GROUP_ID", "mine"),
+        ("ONCELY_KAFKA__SECURITY_PROTOCOL", "tls"),
+        ("ONCELY_LEASE", "2s"),
+        ("ONCELY_DRAIN", "30s"),
+        ("ONCELY_WRITERS", "many"),
+        ("ONCELY_LOG_FORMAT", "xml"),
+        ("ONCELY_LOG_BUSINESS_ID", "none"),
+    ]));
+    insta::assert_snapshot!(errors.unwrap_err().to_string(), @r#"
+    ONCELY_DATABASE_URL is no URL: write postgres://user@host:5432/database
+    ONCELY_DATABASE_CONNECTIONS must lie between 4 and 200, and is 3
+    ONCELY_KAFKA_BROKERS is not set: give --brokers host:9092 or set the variable
+    ONCELY_KAFKA_HEARTBEAT must lie between 100ms and 1200s, and is 1ms
+    ONCELY_KAFKA_ASSIGNOR is "best": write cooperative-sticky or range
+    a property of the kafka client is refused: group.id cannot be set here: use the setting source.group of the connector file
+    a property of the kafka client is refused: security.protocol is refused by the client itself: Invalid value "tls" for configuration property "security.protocol"
+    ONCELY_WRITERS is "many", which is no whole number
+    ONCELY_HEARTBEAT is 1000 ms and ONCELY_LEASE 2000 ms: three heartbeats must fit in a lease, so that one lost packet kills no worker; raise the lease or lower the heartbeat
+    ONCELY_DRAIN is 30000 ms and the group's session time-out 9000 ms: a drain that outlives the session would write for partitions that others own; lower ONCELY_DRAIN or raise ONCELY_KAFKA_SESSION_TIMEOUT
+    ONCELY_DRAIN is 30000 ms and ONCELY_SHUTDOWN_GRACE 25000 ms: what is in flight is drained inside the grace; raise the grace or lower the drain
+    ONCELY_LOG_FORMAT is "xml": write text or json
+    ONCELY_LOG_BUSINESS_ID is "none": write hash or plain
+    "#);
+}
+
+#[test]
 fn times_that_contradict_each_other_are_refused() {
-    insta::assert_snapshot!(refusal([("ONCELY_DRAIN", "45s")]), @"ONCELY_DRAIN is 45000 ms and the group's session time-out 45000 ms: a drain that outlives the session would write for partitions that others own; lower ONCELY_DRAIN or raise ONCELY_KAFKA_SESSION_TIMEOUT");
+    insta::assert_snapshot!(refusal([("ONCELY_DRAIN", "45s"), ("ONCELY_SHUTDOWN_GRACE", "50s")]), @"ONCELY_DRAIN is 45000 ms and the group's session time-out 45000 ms: a drain that outlives the session would write for partitions that others own; lower ONCELY_DRAIN or raise ONCELY_KAFKA_SESSION_TIMEOUT");
     insta::assert_snapshot!(refusal([("ONCELY_SHUTDOWN_GRACE", "5s")]), @"ONCELY_DRAIN is 20000 ms and ONCELY_SHUTDOWN_GRACE 5000 ms: what is in flight is drained inside the grace; raise the grace or lower the drain");
     insta::assert_snapshot!(refusal([("ONCELY_KAFKA_HEARTBEAT", "16s")]), @"ONCELY_KAFKA_HEARTBEAT is 16000 ms and ONCELY_KAFKA_SESSION_TIMEOUT 45000 ms: three heartbeats must fit in a session; raise the session time-out or lower the heartbeat");
     insta::assert_snapshot!(refusal([("ONCELY_LEASE", "5")]), @r#"ONCELY_LEASE is "5", which is no duration: write a number and ms, s, m or h, as in 5s"#);
@@ -125,6 +158,9 @@ fn values_come_from_files_as_well() {
         error.ends_with("settings:2: ONCELY_LAESE is no setting, did you mean ONCELY_LEASE?"),
         "{error}"
     );
+    fs::write(path("settings"), "ONCELY_LAESE=3s\nONCELY_LEASE\n").unwrap();
+    let error = environment.under_file(path("settings").as_ref()).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 2, "{error}");
     fs::write(path("settings"), "ONCELY_LEASE\n").unwrap();
     let error = environment.under_file(path("settings").as_ref()).unwrap_err().to_string();
     assert!(error.contains("settings:1 is no setting"), "{error}");

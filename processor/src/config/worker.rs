@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
+use super::keep;
 use super::text::{count_of, duration_of};
 
 /// Heartbeats that must fit in a lease.
@@ -28,36 +29,53 @@ impl Worker {
     ///
     /// # Errors
     /// A value out of its bounds, or bounds that contradict each other.
-    pub fn read(environment: &Environment, session: Option<Duration>) -> Result<Self, ConfigError> {
+    pub fn read(
+        environment: &Environment,
+        session: Option<Duration>,
+    ) -> Result<Self, ConfigErrors> {
         let ms = Duration::from_millis;
-        let duration = |name, default, least, most| {
-            duration_of(environment, name, ms(default), (ms(least), ms(most)))
+        let mut errors = Vec::new();
+        let mut duration = |name, default, least, most| {
+            let read = duration_of(environment, name, ms(default), (ms(least), ms(most)));
+            keep(read, &mut errors)
         };
-        let worker = Self {
-            lease: duration("ONCELY_LEASE", 5_000, 300, 600_000)?,
-            heartbeat: duration("ONCELY_HEARTBEAT", 1_000, 50, 200_000)?,
-            drain: duration("ONCELY_DRAIN", 20_000, 0, 600_000)?,
-            shutdown_grace: duration("ONCELY_SHUTDOWN_GRACE", 25_000, 0, 3_600_000)?,
-            writers: count_of(environment, "ONCELY_WRITERS", 4, (1, 16))?,
-        };
-        worker.check(session)?;
-        Ok(worker)
+        let lease = duration("ONCELY_LEASE", 5_000, 300, 600_000);
+        let heartbeat = duration("ONCELY_HEARTBEAT", 1_000, 50, 200_000);
+        let drain = duration("ONCELY_DRAIN", 20_000, 0, 600_000);
+        let shutdown_grace = duration("ONCELY_SHUTDOWN_GRACE", 25_000, 0, 3_600_000);
+        let writers = keep(count_of(environment, "ONCELY_WRITERS", 4, (1, 16)), &mut errors);
+        // Only what could be read is compared.
+        if let (Some(lease), Some(heartbeat)) = (lease, heartbeat) {
+            errors.extend(heartbeats(lease, heartbeat));
+        }
+        if let (Some(drain), Some(grace)) = (drain, shutdown_grace) {
+            errors.extend(drained(drain, grace, session));
+        }
+        match (lease, heartbeat, drain, shutdown_grace, writers) {
+            (Some(lease), Some(heartbeat), Some(drain), Some(shutdown_grace), Some(writers))
+                if errors.is_empty() =>
+            {
+                Ok(Self { lease, heartbeat, drain, shutdown_grace, writers })
+            }
+            _ => Err(ConfigErrors(errors)),
+        }
     }
+}
 
-    fn check(&self, session: Option<Duration>) -> Result<(), ConfigError> {
-        if self.heartbeat.saturating_mul(HEARTBEATS_PER_LEASE) > self.lease {
-            let (heartbeat_ms, lease_ms) = (self.heartbeat.as_millis(), self.lease.as_millis());
-            return Err(ConfigError::HeartbeatsPerLease { heartbeat_ms, lease_ms });
-        }
-        let drain_ms = self.drain.as_millis();
-        if let Some(session) = session.filter(|session| self.drain >= *session) {
-            let session_ms = session.as_millis();
-            return Err(ConfigError::DrainOutlivesSession { drain_ms, session_ms });
-        }
-        if self.drain > self.shutdown_grace {
-            let grace_ms = self.shutdown_grace.as_millis();
-            return Err(ConfigError::DrainOutlivesGrace { drain_ms, grace_ms });
-        }
-        Ok(())
-    }
+fn heartbeats(lease: Duration, heartbeat: Duration) -> Option<ConfigError> {
+    let (heartbeat_ms, lease_ms) = (heartbeat.as_millis(), lease.as_millis());
+    (heartbeat.saturating_mul(HEARTBEATS_PER_LEASE) > lease)
+        .then_some(ConfigError::HeartbeatsPerLease { heartbeat_ms, lease_ms })
+}
+
+fn drained(drain: Duration, grace: Duration, session: Option<Duration>) -> Vec<ConfigError> {
+    let drain_ms = drain.as_millis();
+    let session = session.filter(|session| drain >= *session).map(|session| {
+        let session_ms = session.as_millis();
+        ConfigError::DrainOutlivesSession { drain_ms, session_ms }
+    });
+    let grace_ms = grace.as_millis();
+    let outlives =
+        (drain > grace).then_some(ConfigError::DrainOutlivesGrace { drain_ms, grace_ms });
+    session.into_iter().chain(outlives).collect()
 }

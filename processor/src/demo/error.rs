@@ -2,7 +2,7 @@
 
 use oncely_rig::RigError;
 
-use crate::config::{ConfigError, ConfigErrors};
+use crate::config::ConfigErrors;
 use crate::kafka::KafkaError;
 use crate::store::{SchemaError, StoreError};
 
@@ -40,10 +40,4 @@ pub enum DemoError {
     Stuck { what: &'static str, seconds: u64 },
     #[error("interrupted")]
     Interrupted,
-}
-
-impl From<ConfigError> for DemoError {
-    fn from(error: ConfigError) -> Self {
-        Self::Settings(error.into())
-    }
 }

@@ -4,6 +4,7 @@ use oncely_core::connector::{
     Auth, BodyRule, CallRule, EffectBody, HttpRule, Limits, Rate, RequestRule, Timeout,
 };
 use oncely_core::expr::Root;
+use oncely_core::template::url::{is_dots, path_segments};
 use oncely_core::template::{Target, Template, TextTree};
 
 use super::super::diagnostic::{Code, Finding};
@@ -400,8 +401,30 @@ fn wrong_url(text: &str) -> Option<&'static str> {
     if text.contains('#') {
         return Some("a fragment is never sent");
     }
+    if has_dots(text) {
+        return Some("a segment `.` or `..` is resolved away before anything is sent");
+    }
     match url::Url::parse(fixed) {
         Ok(url) if url.host_str().is_some_and(|host| !host.is_empty()) => None,
         Ok(_) | Err(_) => Some("this is no URL"),
     }
+}
+
+/// Whether the written part of a url template has a segment that is not sent as it is written.
+pub(super) fn has_dots(text: &str) -> bool {
+    // What stands inside braces is a value; it is looked at when it is inserted.
+    let mut written = String::new();
+    let mut rest = text;
+    let opening = |rest: &str| {
+        let marks = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
+        marks.into_iter().filter_map(|(open, end)| Some((rest.find(open)?, end))).min()
+    };
+    while let Some((at, end)) = opening(rest) {
+        let (before, inside) = rest.split_at(at);
+        written.push_str(before);
+        written.push_str("{}");
+        rest = inside.split_once(end).map_or("", |(_, rest)| rest);
+    }
+    written.push_str(rest);
+    path_segments(&written).any(is_dots)
 }

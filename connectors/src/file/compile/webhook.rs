@@ -14,6 +14,7 @@ use super::super::raw::{RawEffect, RawEndpoint};
 use super::super::read::Field;
 use super::super::source::Span;
 use super::Compiler;
+use super::call::has_dots;
 use crate::effect::egress::Egress;
 use crate::effect::webhook::Signer;
 use crate::secret::resolve;
@@ -145,6 +146,10 @@ impl Compiler<'_> {
         }
         if text.contains('#') {
             return because("a fragment is never sent", "remove it");
+        }
+        if has_dots(text) {
+            let what = "a segment `.` or `..` is resolved away before anything is sent";
+            return because(what, "write the path that is meant");
         }
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         if authority.contains('@') {
