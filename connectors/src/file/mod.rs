@@ -304,4 +304,6 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
 }
 
 #[cfg(test)]
+mod path_tests;
+#[cfg(test)]
 mod tests;
