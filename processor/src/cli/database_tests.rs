@@ -205,6 +205,14 @@ fn accepting(world: &World) {
     assert_eq!(listed["progress"][1]["epoch"], 1);
 }
 
+fn open_things(world: &World, me: uuid::Uuid) -> Option<crate::telemetry::OpenThings> {
+    world.runtime.block_on(async {
+        let settings = crate::store::Settings::parse(&world.cluster.url("postgres")).unwrap();
+        let mut connection = settings.connect("test").await.unwrap();
+        crate::store::admin::open::count(&mut connection, me).await.unwrap()
+    })
+}
+
 /// One worker counts what is open, the others stay silent.
 fn counting(world: &World) {
     let (eldest, second) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
@@ -212,13 +220,7 @@ fn counting(world: &World) {
         "INSERT INTO oncely.worker (id, started_at, lease_ms, host)
          VALUES ('{eldest}', now() - interval '1 hour', 5000, 'a'), ('{second}', now(), 5000, 'b')"
     ));
-    let count = |me| {
-        world.runtime.block_on(async {
-            let settings = crate::store::Settings::parse(&world.cluster.url("postgres")).unwrap();
-            let mut connection = settings.connect("test").await.unwrap();
-            crate::store::admin::open::count(&mut connection, me).await.unwrap()
-        })
-    };
+    let count = |me| open_things(world, me);
     assert_eq!(count(second), None);
     let open = count(eldest).unwrap();
     assert_eq!(open.effects.len(), 1);
@@ -254,6 +256,9 @@ fn orphaned(world: &World) {
         names.join(" ")
     };
     assert_eq!(orphans(), "notify receipt");
+    let open = open_things(world, uuid::Uuid::from_u128(1)).unwrap().effects;
+    let counted = open.iter().filter(|one| one.orphaned).map(|one| (&*one.effect, one.count));
+    assert_eq!(counted.collect::<Vec<_>>(), [("notify", 1), ("receipt", 1)]);
     let text = world.text(&["effects", "list", "--orphaned"]);
     assert!(text.contains("claimed (orphaned)") && text.contains("waiting (orphaned)"), "{text}");
     assert!(world.text(&["effects", "show", &claimed.wire()]).contains("bring it back"));
