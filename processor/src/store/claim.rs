@@ -1,6 +1,7 @@
 //! Claims: the right to send one effect now.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use oncely_core::effect::next::History;
 use oncely_core::effect::status::Status;
@@ -127,6 +128,13 @@ impl Recorded {
             asks: self.asks,
             takeovers: self.takeovers,
         }
+    }
+
+    /// As it is `since` it was claimed.
+    pub fn aged(&self, since: Duration) -> History {
+        let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let elapsed_ms = self.elapsed_ms.saturating_add(since_ms);
+        History { elapsed_ms, ..self.when_claimed() }
     }
 
     /// With the attempt now seen counted in, `since_ms` after the claim. `failed`: the retry plan

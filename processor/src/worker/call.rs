@@ -47,7 +47,9 @@ impl How {
 /// Sends a claimed effect once, or asks for it once.
 pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
     let begun = clock::now();
-    let how = match act(&lane.policy, &held.claim.history.when_claimed()) {
+    // A claim that lay about is as old as it is: the key's window goes on meanwhile.
+    let history = held.claim.history.aged(clock::since(held.since));
+    let how = match act(&lane.policy, &history) {
         Act::Send => send(lane, &held, lease).await,
         Act::LookUp => look_up(lane, &held, lease).await,
         Act::Hold(why) => How::Held(why),

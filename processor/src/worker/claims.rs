@@ -13,6 +13,7 @@ use oncely_core::key::Key;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use uuid::Uuid;
 
+use crate::clock::{self, Moment};
 use crate::store::claim::Claim;
 
 /// A claim, and under which id it was made.
@@ -22,6 +23,8 @@ pub(super) struct Held {
     /// Index of the effect's rule.
     pub(super) rule: usize,
     pub(super) claim: Claim,
+    /// When it came into these hands.
+    pub(super) since: Moment,
     /// Why no request could be made, where it had to be rendered late.
     pub(super) unrenderable: Option<String>,
     /// The look-up, where it was claimed to ask; or why it cannot be made.
@@ -30,8 +33,8 @@ pub(super) struct Held {
 
 impl Held {
     /// A claim as it was just made.
-    pub(super) const fn new(worker: Uuid, rule: usize, claim: Claim) -> Self {
-        Self { worker, rule, claim, unrenderable: None, lookup: None }
+    pub(super) fn new(worker: Uuid, rule: usize, claim: Claim) -> Self {
+        Self { worker, rule, claim, since: clock::now(), unrenderable: None, lookup: None }
     }
 
     /// All that settling needs.

@@ -45,10 +45,13 @@ impl Policy {
             settle_ms: lookup.settle_ms,
             on_not_found: lookup.on_not_found,
         });
+        // What begins inside the window must also arrive inside it.
+        let under_way =
+            rule.timeout.total_ms.saturating_add(rule.profile.applies_within_ms.unwrap_or(0));
         Self {
             on_unknown: rule.on_unknown,
             retry: rule.retry,
-            key_window_ms: rule.profile.key_window_ms,
+            key_window_ms: rule.profile.key_window_ms.map(|ms| ms.saturating_sub(under_way)),
             asking,
         }
     }
