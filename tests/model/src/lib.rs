@@ -28,6 +28,7 @@ mod effect;
 mod normal;
 mod position;
 mod step;
+mod table;
 mod verdict;
 
 use std::sync::Mutex;
