@@ -90,8 +90,9 @@ impl StoreError {
             }
             // 25: the transaction is not what it should be, on a demoted primary (25006), or since the
             // server has ended one that a starved process left idle (25P03). 26: a statement is gone
-            // that was prepared. In both the connection is to be closed, not kept.
-            _ if ["08", "25", "26", "53", "57", "58", "XX"]
+            // that was prepared. In both the connection is to be closed, not kept. 55: the database lets
+            // nobody in for now (ALLOW_CONNECTIONS).
+            _ if ["08", "25", "26", "53", "55", "57", "58", "XX"]
                 .iter()
                 .any(|class| code.starts_with(class)) =>
             {
@@ -142,6 +143,13 @@ mod tests {
     #[test]
     fn b31_e2_a_demoted_primary_is_a_dead_connection() {
         assert_eq!(StoreError::class("25006"), NextStep::Wait);
+    }
+
+    #[test]
+    fn a_database_that_lets_nobody_in_is_waited_for() {
+        assert_eq!(StoreError::class("55000"), NextStep::Wait);
+        assert_eq!(StoreError::class("57P03"), NextStep::Wait);
+        assert_eq!(StoreError::class("55P03"), NextStep::Again, "a lock that was not to be had");
     }
 
     #[test]
