@@ -38,7 +38,8 @@ pub(crate) enum Limit {
     Measured(Vec<f64>),
 }
 
-/// Prints one figure: the median of its values, with its range where there are several.
+/// Prints one figure: the median of its values, with its range where there are several. Its ratio is the
+/// median of the repetitions' own ratios, since the machine may change its speed between one and the next.
 pub(crate) fn print(name: &str, unit: &str, values: &[f64], limit: &Limit) {
     let Some(value) = median(values) else { return };
     let (limit_value, ratios) = match limit {
@@ -55,7 +56,7 @@ pub(crate) fn print(name: &str, unit: &str, values: &[f64], limit: &Limit) {
         value: rounded(value),
         unit,
         limit: limit_value.map(rounded),
-        ratio: limit_value.map(|limit| rounded(value / limit)),
+        ratio: median(&ratios).map(rounded),
         min: several.then(|| rounded(least(values))),
         max: several.then(|| rounded(most(values))),
         repetitions: several.then_some(values.len()),
