@@ -45,8 +45,9 @@ Usage: bench [--quick] [--only PART] [--postgres-bin DIR]
   --postgres-bin DIR  directory with initdb and postgres
 
 Prints one JSON object per figure and line: figure, value, unit, limit, ratio (value to limit), and
-the range where there are several repetitions. A value is the median of the repetitions; the first one
-of a full run is not counted. After each run the tables and the provider's own log are checked; a run
+the range where there are several repetitions. A value is the median of the repetitions, and a ratio that
+of their own ratios, each to the limit measured right before it; the first one of a full run is not
+counted. After each run the tables and the provider's own log are checked; a run
 whose result is wrong gives no figure and the exit code 1.
 
 How it is measured. The topic lies ready: JSON of 1,024 bytes, keyed by invoice, eight versions of each,

@@ -224,7 +224,11 @@ async fn k1_r15_a_frozen_worker_that_holds_the_answer_changes_nothing_when_it_th
     world.provider.release();
     world.until("found by the other", async || world.effects_in("done").await == 6).await;
     world.workers[first].thaw();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    world
+        .until("a new life", async || {
+            world.workers[first].metric("oncely_leases_lost_total", "").await >= 1.0
+        })
+        .await;
     world.settled().await;
     assert_eq!(world.provider.counts().received, 6);
     world.check_invariants().await;
