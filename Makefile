@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format bench servers
+.PHONY: help demo up test check format bench matrix servers
 
 help: ## Show this list
 	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
@@ -33,6 +33,9 @@ format: ## Format the code
 bench: servers ## Measure, on this machine; QUICK=1 for a short look
 	$(CARGO) build --release -p oncely
 	$(CARGO) run --release -p oncely-tests --bin bench -- $(if $(QUICK),--quick)
+
+matrix: servers ## Kill a worker at every crash point, for every class of provider; ONLY=text for some
+	$(CARGO) test -p oncely-tests --test matrix -- --all $(if $(ONLY),--only $(ONLY))
 
 servers: ## Install what is missing, and fetch PostgreSQL and Kafka into the cache
 	@tests/install

@@ -264,6 +264,25 @@ fn every_query_is_one_file_used_once_and_checked() {
 }
 
 #[test]
+fn every_crash_point_stands_in_the_code_and_no_setting_arms_one() {
+    let files = rust();
+    let list = files.iter().find(|file| file.path == "processor/src/crash.rs").unwrap();
+    assert!(!list.code().any(|(_, line)| line.contains("env::var") || line.contains("config::")));
+    let mut wrong = Vec::new();
+    for step in oncely::crash::Step::ALL {
+        let stands = |call: &str| {
+            let call = format!("crash::{call}(Step::{step:?})");
+            let program = files.iter().filter(|file| file.is_in(&["processor/src/"]));
+            program.into_iter().any(|file| file.code().any(|(_, line)| line.contains(&call)))
+        };
+        if !stands("before") || !(stands("after") || stands("soon_after")) {
+            wrong.push(format!("{step:?}"));
+        }
+    }
+    nothing("a step has a place before and a place after it", wrong);
+}
+
+#[test]
 fn names_say_what_a_thing_is() {
     let banned = ["manager", "helper", "helpers", "util", "utils", "common", "handler", "handlers"];
     let items = ["fn ", "struct ", "enum ", "trait ", "mod ", "type ", "const ", "static "];

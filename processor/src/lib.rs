@@ -2,6 +2,7 @@
 //!
 //! - [`cli`]: the commands that people type
 //! - [`config`], [`clock`], [`telemetry`], [`task`]: environment, time, metrics and logs, tasks
+//! - [`crash`]: places at which tests make the process die
 //! - [`demo`]: a world of its own in which everything goes wrong, and the count at the end
 //! - [`http`]: metrics and health
 //! - [`kafka`]: records in, offsets out
@@ -23,6 +24,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod demo;
 pub mod http;
 pub mod kafka;

@@ -87,3 +87,28 @@ async fn a_database_that_needs_a_person_is_no_outage() {
     }
     insta::assert_snapshot!("refusals", said.replace(&cluster.port().to_string(), "PORT"));
 }
+
+#[test]
+fn a_crash_is_armed_by_two_flags_and_a_permit_and_by_nothing_else() {
+    let away =
+        [("ONCELY_DATABASE_URL", "postgres://u@127.0.0.1:1/x"), ("ONCELY_KAFKA_BROKERS", AWAY)];
+    let run = |more: &[&str]| oncely(&[&["run", CONNECTOR], more].concat(), &away);
+    let (code, text) = run(&["--crash-at", "after-batch-commit"]);
+    assert_eq!(code, 2, "{text}");
+    let (code, text) = run(&["--crash-at", "nowhere", "--crash-permit", "/nowhere/permit"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("after-batch-commit"), "the points are named: {text}");
+    let (code, text) = run(&["--crash-at", "after-end", "--crash-permit", "/nowhere/permit"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("is no permit"), "{text}");
+    let (_, help) = oncely(&["run", "--help"], &[]);
+    assert!(!help.contains("crash"), "{help}");
+    // A name that looks like a setting is refused as every other slip is, and others are not read.
+    for (name, refused) in [("ONCELY_CRASH_AT", true), ("CRASH_AT", false), ("FAILPOINTS", false)] {
+        let pairs = [&away[..], &[(name, "before-start")]].concat();
+        let (code, text) = oncely(&["run", CONNECTOR, "--http-listen", "nowhere"], &pairs);
+        assert_eq!(code, 78, "{text}");
+        assert_eq!(text.contains(name), refused, "{text}");
+        assert!(!text.contains("crash point armed"), "{text}");
+    }
+}

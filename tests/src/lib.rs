@@ -5,9 +5,11 @@
 //! - [`record`]: records as producers write them
 //! - [`ledger`]: what a story produced, and what must become of it
 //! - [`checker`]: the invariants, from outside: the provider's log, the tables, the topic
+//! - [`jobs`]: many stories at once, for the crash matrix and the randomized rounds
 //! - [`servers`]: one Kafka and one PostgreSQL for all stories of a test program
 //!
-//! Knows the program as its users do: by its command line, connector files, tables and metrics.
+//! Knows the program as its users do: by its command line, connector files, tables and metrics, and by the
+//! list of its crash points.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,6 +23,7 @@
 )]
 
 pub mod checker;
+pub mod jobs;
 pub mod ledger;
 pub mod record;
 pub mod servers;

@@ -5,6 +5,7 @@
 //! workers' logs and the tables.
 
 mod command;
+mod crash;
 mod dump;
 mod look;
 mod plan;

@@ -18,6 +18,7 @@ use super::load::load;
 use super::print;
 use crate::clock::{self, Moment};
 use crate::config::{self, Secrets, Settings};
+use crate::crash;
 use crate::http::{self, Health};
 use crate::store::migrate;
 use crate::task;
@@ -37,6 +38,12 @@ pub(super) struct Run {
     /// Bring the schema up to date first
     #[arg(long)]
     migrate: bool,
+    /// Where this process crashes on purpose, once; never read from a setting
+    #[arg(long, hide = true, value_name = "POINT", requires = "crash_permit")]
+    crash_at: Option<crash::Order>,
+    /// The permit that whoever wants the crash has made
+    #[arg(long, hide = true, value_name = "FILE", requires = "crash_at")]
+    crash_permit: Option<PathBuf>,
 }
 
 /// Calls that a stop may cut off in the middle: `validate` refuses them.
@@ -82,6 +89,7 @@ impl Run {
         let settings = self.settings(context)?;
         let defect = |error: telemetry::TelemetryError| CliError::Failed(print::chain(&error));
         telemetry::init_logging(&settings.log).map_err(defect)?;
+        self.arm()?;
         let metrics = Metrics::new().map_err(defect)?;
         let compiled = load(context, &self.paths, Check::Live)?.connectors()?;
         for warning in compiled.iter().flat_map(|one| &one.warnings) {
@@ -136,6 +144,17 @@ impl Run {
             }
             Err(source) => Err(CliError::Run { source }),
         }
+    }
+
+    /// Arms the crash point that a test asks for, and says so.
+    fn arm(&self) -> Result<(), CliError> {
+        let (Some(order), Some(permit)) = (self.crash_at, &self.crash_permit) else {
+            return Ok(());
+        };
+        crash::arm(order, permit).map_err(|error| CliError::Usage(error.to_string()))?;
+        let permit = permit.display();
+        tracing::error!(%order, %permit, "crash point armed: this process ends itself there, on purpose");
+        Ok(())
     }
 
     /// Waits until the schema is what this version needs. The database may be away meanwhile.

@@ -19,6 +19,7 @@ use super::context::Context;
 use super::record::{AssignmentId, TopicPartition};
 use super::stats::Counters;
 use crate::clock::{self, Moment};
+use crate::crash::{self, Step};
 
 /// Least time between two commits.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(500);
@@ -55,7 +56,9 @@ impl Committer {
         let (answer, answers) = sync_channel(1);
         let thread = thread::Builder::new().name("kafka-commit".to_owned()).spawn(move || {
             for offsets in taken {
+                crash::before(Step::OffsetCommit);
                 let result = consumer.commit(&offsets, CommitMode::Sync);
+                crash::after(Step::OffsetCommit);
                 if answer.send(result).is_err() {
                     return;
                 }

@@ -1,6 +1,7 @@
 //! One call of a provider, outside any transaction: a send, or a look-up.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use oncely_connectors::effect::performer::{Asked, Performed};
@@ -13,6 +14,7 @@ use super::claims::Held;
 use super::lane::Lane;
 use super::lease::Lease;
 use crate::clock;
+use crate::crash::{self, Step};
 
 /// How a claim ended.
 #[derive(Debug)]
@@ -74,8 +76,19 @@ async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     if let Some(why) = lane.endpoints.as_ref().and_then(|endpoints| endpoints.refusal(&request)) {
         return How::Refused(why);
     }
-    let (lease, worker) = (lease.clone(), held.worker);
-    let may_send = move || lease.may_send(worker);
+    let (lease, worker, is_connected) = (lease.clone(), held.worker, AtomicBool::new(false));
+    // Asked at the start, and once more when the first byte is the next thing to happen.
+    let may_send = move || {
+        if !is_connected.swap(true, Ordering::Relaxed) {
+            crash::before(Step::Connect);
+            return lease.may_send(worker);
+        }
+        crash::after(Step::Connect);
+        let may_send = lease.may_send(worker);
+        crash::before(Step::Request);
+        crash::soon_after(Step::Request);
+        may_send
+    };
     match lane.performer.perform(&claim.key, &claim.tenant, &request, may_send).await {
         Performed::Attempted(attempt) => {
             if let Some(endpoints) = &lane.endpoints {
@@ -99,8 +112,12 @@ async fn look_up(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     };
     let (lease, worker) = (lease.clone(), held.worker);
     let key = &held.claim.key;
+    crash::before(Step::LookUp);
     match lane.performer.look_up(key, request, move || lease.may_send(worker)).await {
-        Asked::Answered(looked_up) => How::LookedUp(looked_up),
+        Asked::Answered(looked_up) => {
+            crash::after(Step::LookUp);
+            How::LookedUp(looked_up)
+        }
         Asked::NotAsked => How::Unsent,
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::{Message, Shared};
 use crate::clock;
+use crate::crash::{self, Step};
 use crate::kafka::AssignmentId;
 use crate::store::error::NextStep;
 use crate::store::progress::{self, Raise};
@@ -36,7 +37,9 @@ impl Keeper {
     pub(super) async fn run(mut self) -> Result<(), Stopped> {
         while let Some(positions) = self.positions.recv().await {
             let begun = clock::now();
+            crash::before(Step::Position);
             self.write(&positions).await?;
+            crash::after(Step::Position);
             self.shared.metrics.stage(Stage::Progress, clock::since(begun));
             drop(self.pipeline.send(Message::Kept(positions)));
         }

@@ -32,6 +32,7 @@ use super::start::{From, Started};
 use super::waiting::Waiting;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
+use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::kafka::{
     Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TroubleKind,
@@ -233,12 +234,14 @@ impl Pipeline {
     /// Claims that were made for us and never taken up go back. Those that come from now on never
     /// reach us: their senders give them back.
     async fn give_back(&mut self) {
+        crash::before(Step::GiveBack);
         self.messages.close();
         while let Some(message) = self.messages.recv().await {
             for unsent in unsent(message) {
                 self.ended.send(unsent);
             }
         }
+        crash::after(Step::GiveBack);
     }
 
     // ----------------------------------------------------------------------------------------- //
@@ -252,7 +255,11 @@ impl Pipeline {
                 self.live.extend(assigned.iter().map(|one| one.assignment));
                 drop(self.starter.send(assigned));
             }
-            Event::Records(batch) => self.take(batch),
+            Event::Records(batch) => {
+                crash::before(Step::Records);
+                self.take(batch);
+                crash::after(Step::Records);
+            }
             Event::Revoked(revoked) => self.revoke(revoked),
             Event::OutOfRange { assigned, position, low, high } => {
                 let partition = &assigned.partition;
@@ -403,7 +410,9 @@ impl Pipeline {
                 Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
             };
             over.ended(end.held.claim.key, &end.how);
+            crash::before(Step::Outcome);
             ended.send(end);
+            crash::after(Step::Outcome);
         });
     }
 

@@ -16,6 +16,7 @@ use super::lease::{self, Lease};
 use super::run::{Parts, RunError, run};
 use crate::clock::{self, Moment};
 use crate::config::Settings;
+use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::store::{self, PgConnection, Session, StoreError, claim};
 use crate::task::{self, Vital};
@@ -171,7 +172,9 @@ async fn end(lease: &Lease, claims: &Claims, mut session: Session, within: Durat
         let connection = session.connection().await?;
         give_back_lost(connection, lease.worker(), claims).await?;
         if claims.count() == 0 {
+            crash::before(Step::End);
             store::lease::end(connection, lease.worker()).await?;
+            crash::after(Step::End);
         }
         Ok::<_, StoreError>(())
     };

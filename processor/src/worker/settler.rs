@@ -21,6 +21,7 @@ use super::mailbox::unsent;
 use super::prepared::{Prepared, count, prepare};
 use super::{Message, Shared};
 use crate::clock;
+use crate::crash::{self, Step};
 use crate::store::claim;
 use crate::store::error::NextStep;
 use crate::store::settle::{self, Settlement};
@@ -172,7 +173,9 @@ impl Settler {
         }
         super::late::render_missing(&mut tx, &shared.connector, &mut report.claimed).await?;
         let endpoints = Writing::all(&mut tx, &shared).await?;
+        crash::before(Step::SettleCommit);
         tx.commit().await?;
+        crash::after(Step::SettleCommit);
         endpoints.done(&shared);
         slots.keep();
         Ok(report)

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::memory::Memory;
 use super::{Message, Shared};
+use crate::crash::{self, Step};
 use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
 use crate::store::progress::{self, Row, Topic};
 use crate::store::{Acquire, Session, StoreError, register};
@@ -247,7 +248,10 @@ impl Starter {
             for (partition, position) in starts {
                 progress::create(&mut tx, topic, partition, position, why.as_deref()).await?;
             }
-            Ok::<_, StoreError>(tx.commit().await?)
+            crash::before(Step::Start);
+            tx.commit().await?;
+            crash::after(Step::Start);
+            Ok::<_, StoreError>(())
         };
         Ok(patience.bounded(create).await?)
     }

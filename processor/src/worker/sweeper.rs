@@ -18,6 +18,7 @@ use super::mailbox::Mailbox;
 use super::prepared::tell;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
+use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::store::claim;
 use crate::store::lease;
@@ -163,7 +164,9 @@ impl Sweeper {
         let held = |claim| Held::new(worker, rule, claim);
         let mut held: Vec<Held> = claims.into_iter().map(held).collect();
         super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
+        crash::before(Step::ClaimCommit);
         tx.commit().await?;
+        crash::after(Step::ClaimCommit);
         Ok(held)
     }
 
@@ -201,7 +204,9 @@ impl Sweeper {
         if self.lease.may_judge(self.shared.timing.lease) {
             let judge = self.lease.worker();
             let connection = self.session.connection().await?;
+            crash::before(Step::Death);
             for dead in lease::declare_dead(connection, judge).await? {
+                crash::after(Step::Death);
                 self.shared.process_metrics.workers_declared_dead().add(1);
                 tracing::warn!(worker = %dead, "declared a worker dead");
             }
@@ -256,7 +261,9 @@ impl Sweeper {
         let dead = orphans.iter().filter(|orphan| taken.contains(&orphan.key));
         let dead: Vec<_> = dead.map(|orphan| (orphan.key, orphan.fence, orphan.worker)).collect();
         sweep::record_deaths(&mut tx, &dead).await?;
+        crash::before(Step::TakeOver);
         tx.commit().await?;
+        crash::after(Step::TakeOver);
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
         for takeover in takeovers.iter().filter(|one| one.status == Status::Held.as_str()) {
             let orphan = orphans.iter().find(|orphan| orphan.key == takeover.key);

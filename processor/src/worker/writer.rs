@@ -22,6 +22,7 @@ use super::parked::{self, REFUSED_BY_DATABASE};
 use super::recent::Recent;
 use super::report::{Report, count, done, duplicates};
 use crate::clock;
+use crate::crash::{self, Step};
 use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
@@ -241,7 +242,9 @@ impl Writer {
             return Err(Undone::Dead);
         }
         let plan = self.committing.insert(plan);
+        crash::before(Step::BatchCommit);
         tx.commit().await.map_err(StoreError::from)?;
+        crash::after(Step::BatchCommit);
         let claimed = grants.keep(plan, &fences, worker);
         let plan = self.committing.take().unwrap_or_default();
         shared.metrics.stage(Stage::Write, clock::since(begun));

@@ -15,9 +15,9 @@ use crate::servers;
 /// A worker process.
 #[derive(Debug)]
 pub struct Worker {
-    child: Child,
+    pub(super) child: Child,
     port: u16,
-    frozen: bool,
+    pub(super) frozen: bool,
 }
 
 impl Worker {
@@ -111,6 +111,11 @@ impl World {
 
     /// Starts a worker with further settings, and waits for nothing; gives its number.
     pub fn spawn(&mut self, env: &[(&str, &str)]) -> usize {
+        self.spawn_with(&[], env)
+    }
+
+    /// The same, with further arguments.
+    pub(super) fn spawn_with(&mut self, args: &[OsString], env: &[(&str, &str)]) -> usize {
         let number = self.workers.len();
         let port = places::free_port().unwrap();
         let mut all = self.environment();
@@ -119,7 +124,7 @@ impl World {
         env.iter().for_each(|(name, value)| set(name, value));
         let spec = ChildSpec {
             program: servers::program(),
-            args: vec!["run".into()],
+            args: std::iter::once("run".into()).chain(args.iter().cloned()).collect(),
             env: all,
             log: self.log_of(number),
             ..ChildSpec::default()

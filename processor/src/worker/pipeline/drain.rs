@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Pipeline, Shard};
 use crate::clock::{self, Moment};
+use crate::crash::{self, Step};
 use crate::kafka::{AssignmentId, DrainAnswer, RevokeCause, Revoked};
 use crate::telemetry::RebalanceKind;
 
@@ -102,7 +103,9 @@ impl Pipeline {
                 self.partitions.get(assignment).map(|partition| (*assignment, partition.kept))
             };
             let positions = drain.assignments.iter().filter_map(kept).collect();
+            crash::before(Step::Revoke);
             drain.answer.drained(positions);
+            crash::after(Step::Revoke);
             for assignment in drain.assignments {
                 self.forget(assignment);
             }
