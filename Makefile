@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format bench matrix servers
+.PHONY: help demo up test check format bench matrix soak servers
 
 help: ## Show this list
 	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
@@ -36,6 +36,9 @@ bench: servers ## Measure, on this machine; QUICK=1 for a short look
 
 matrix: servers ## Kill a worker at every crash point, for every class of provider; ONLY=text for some
 	$(CARGO) test -p oncely-tests --test matrix -- --all $(if $(ONLY),--only $(ONLY))
+
+soak: servers ## Rounds of random faults until ROUNDS are done; SEED=n plays the rounds from that seed on
+	$(CARGO) test -p oncely-tests --test soak -- --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),$(shell date +%s))
 
 servers: ## Install what is missing, and fetch PostgreSQL and Kafka into the cache
 	@tests/install

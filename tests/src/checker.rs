@@ -21,7 +21,7 @@ mod tables;
 mod topic;
 
 pub use sampler::Sampler;
-pub use topic::{Found, committed, ends, read_back};
+pub use topic::{Found, committed, ends, forget, read_back};
 
 use crate::ledger::Fate;
 use crate::record::Record;

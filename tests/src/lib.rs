@@ -5,6 +5,7 @@
 //! - [`record`]: records as producers write them
 //! - [`ledger`]: what a story produced, and what must become of it
 //! - [`checker`]: the invariants, from outside: the provider's log, the tables, the topic
+//! - [`dice`]: chance that a seed repeats
 //! - [`jobs`]: many stories at once, for the crash matrix and the randomized rounds
 //! - [`servers`]: one Kafka and one PostgreSQL for all stories of a test program
 //!
@@ -23,6 +24,7 @@
 )]
 
 pub mod checker;
+pub mod dice;
 pub mod jobs;
 pub mod ledger;
 pub mod record;

@@ -26,12 +26,14 @@ pub use command::Said;
 pub use plan::Plan;
 pub use process::Worker;
 
-use crate::checker::Sampler;
+use crate::checker::{self, Sampler};
 use crate::ledger::Ledger;
 use crate::wiring::Wiring;
 
 /// Longest wait for a state of a story; machines under load are slow, and a wait ends early.
 pub const BOUND: Duration = Duration::from_secs(90);
+
+const GIVEN_BACK: &str = "servers that were not given back";
 
 /// A running story.
 pub struct World {
@@ -46,13 +48,15 @@ pub struct World {
     pub database_proxy: Proxy,
     pub workers: Vec<Worker>,
     plan: Plan,
-    kafka: KafkaOf,
-    cluster: ClusterOf,
+    kafka: Option<KafkaOf>,
+    cluster: Option<ClusterOf>,
     producer: produce::Producer,
     ledger: Arc<Mutex<Ledger>>,
     sampler: Option<Sampler>,
     /// Connections to the story's database that nobody uses at this moment.
     wires: Mutex<Vec<Wire>>,
+    /// Crash permits that were made so far.
+    permits: u32,
     // After all that writes there.
     scratch: Scratch,
 }
@@ -75,14 +79,14 @@ impl World {
     }
 
     pub fn kafka(&self) -> &Kafka {
-        match &self.kafka {
+        match self.kafka.as_ref().expect(GIVEN_BACK) {
             KafkaOf::Shared(kafka) => kafka,
             KafkaOf::Own(kafka) => kafka,
         }
     }
 
     pub fn postgres(&self) -> &Cluster {
-        match &self.cluster {
+        match self.cluster.as_ref().expect(GIVEN_BACK) {
             ClusterOf::Shared(cluster) => cluster,
             ClusterOf::Own(cluster) => cluster,
         }
@@ -90,16 +94,29 @@ impl World {
 
     /// The cluster that [`Plan::own_postgres`] asked for, to be broken.
     pub fn own_postgres(&mut self) -> &mut Cluster {
-        match &mut self.cluster {
+        match self.cluster.as_mut().expect(GIVEN_BACK) {
             ClusterOf::Own(cluster) => cluster,
             ClusterOf::Shared(_) => panic!("the shared PostgreSQL is not to be broken"),
         }
     }
 
     pub fn own_kafka(&mut self) -> &mut Kafka {
-        match &mut self.kafka {
+        match self.kafka.as_mut().expect(GIVEN_BACK) {
             KafkaOf::Own(kafka) => kafka,
             KafkaOf::Shared(_) => panic!("the shared Kafka is not to be broken"),
+        }
+    }
+
+    /// Ends a story that [`Plan::start_on`] began: removes what it left on the servers, and gives them back.
+    pub async fn give_back(mut self) -> (Box<Kafka>, Box<Cluster>) {
+        assert!(self.workers.iter_mut().all(|worker| !worker.runs()), "nobody works any more");
+        self.wires.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.kafka().delete_topic(self.topic()).await.unwrap();
+        let drop_all = format!("DROP DATABASE \"{}\" WITH (FORCE)", self.name);
+        self.postgres().connect("postgres").await.unwrap().run(&drop_all).await.unwrap();
+        match (self.kafka.take(), self.cluster.take()) {
+            (Some(KafkaOf::Own(kafka)), Some(ClusterOf::Own(cluster))) => (kafka, cluster),
+            _ => panic!("the shared servers stay"),
         }
     }
 
@@ -154,8 +171,9 @@ impl std::fmt::Debug for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && self.cluster.is_some() {
             eprintln!("{}", self.dump());
         }
+        checker::forget(&self.wiring.group);
     }
 }

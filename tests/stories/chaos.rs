@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use oncely_rig::provider::{Fault, FaultRates};
 use oncely_rig::proxy::Mode;
+use oncely_tests::dice::Dice;
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{charge, note, receipt, usage};
 use oncely_tests::{Event, Wiring, World};
@@ -13,19 +14,6 @@ use oncely_tests::{Event, Wiring, World};
 const ROUNDS: usize = 8;
 /// Invoices of one round.
 const INVOICES: usize = 25;
-
-/// A small generator of its own, so that a seed gives the same story for ever (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-}
 
 async fn trouble(world: &mut World, dice: &mut Dice) {
     let victim = world.workers.len() - 1 - usize::try_from(dice.roll(2)).unwrap();
@@ -70,7 +58,7 @@ async fn at_once(name: &str, protocol: &'static str) {
     let seed = std::env::var("ONCELY_STORY_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or(20_261_129);
     println!("seed {seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let after = receipt().with("after: [charge]");
     let mut wiring = Wiring::invoices(name).effects([charge(), after, note(), usage()]);
     wiring.protocol = protocol;

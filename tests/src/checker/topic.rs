@@ -29,9 +29,16 @@ pub struct Found {
 /// Clients by broker and group: making one costs more than asking.
 type Clients = Mutex<HashMap<(String, String), Arc<BaseConsumer>>>;
 
+static CLIENTS: OnceLock<Clients> = OnceLock::new();
+
+/// Lets a group's client go: its story has ended.
+pub fn forget(group: &str) {
+    let mut clients = CLIENTS.get_or_init(Clients::default).lock().unwrap();
+    clients.retain(|(_, of), _| of != group);
+}
+
 /// A client that asks for a group and joins none.
 pub(super) fn client(brokers: &str, group: &str) -> Arc<BaseConsumer> {
-    static CLIENTS: OnceLock<Clients> = OnceLock::new();
     let mut clients = CLIENTS.get_or_init(Clients::default).lock().unwrap();
     let made = || {
         let mut config = ClientConfig::new();

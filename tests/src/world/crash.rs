@@ -18,6 +18,11 @@ impl World {
         crash::permit(&self.permit()).unwrap();
     }
 
+    /// Takes the permit back, if nobody has used it.
+    pub fn forbid_crash(&self) {
+        std::fs::remove_file(self.permit()).ok();
+    }
+
     /// Starts a worker that crashes at this order once that is permitted, if no other one has before it;
     /// gives its number.
     pub fn spawn_armed(&mut self, order: Order) -> usize {
@@ -56,8 +61,13 @@ impl World {
         number
     }
 
+    /// From now on another crash is meant.
+    pub fn next_crash(&mut self) {
+        self.permits += 1;
+    }
+
     fn permit(&self) -> PathBuf {
-        self.dir().join("crash.permit")
+        self.dir().join(format!("crash-{}.permit", self.permits))
     }
 }
 

@@ -112,10 +112,14 @@ impl World {
     /// Waits until nothing is left to do: every record is below the group's position, in PostgreSQL
     /// and in Kafka, and no effect is open.
     pub async fn settled(&self) {
+        self.settled_within(BOUND).await;
+    }
+
+    pub async fn settled_within(&self, bound: Duration) {
         let start = Instant::now();
         loop {
             let Some(left) = self.left_to_do().await else { return };
-            assert!(start.elapsed() < BOUND, "not settled after {BOUND:?}: {left}");
+            assert!(start.elapsed() < bound, "I5: not settled after {bound:?}: {left}");
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -104,12 +104,7 @@ impl Plan {
     }
 
     /// Makes all of it; no worker runs yet.
-    pub async fn start(mut self) -> World {
-        let name = fresh(&self.wiring.name);
-        if self.wiring.topic == self.wiring.name {
-            self.wiring.topic.clone_from(&name);
-        }
-        self.wiring.group = format!("oncely.{name}");
+    pub async fn start(self) -> World {
         let cluster = if self.own_postgres {
             ClusterOf::Own(Box::new(Cluster::start(&servers::options()).await.unwrap()))
         } else {
@@ -121,6 +116,20 @@ impl Plan {
                 KafkaOf::Own(Box::new(Kafka::start(&KafkaOptions::new(brokers)).await.unwrap()))
             }
         };
+        self.start_with(kafka, cluster).await
+    }
+
+    /// The same on servers that were there before, to be broken and given back by [`World::give_back`].
+    pub async fn start_on(self, kafka: Box<Kafka>, cluster: Box<Cluster>) -> World {
+        self.start_with(KafkaOf::Own(kafka), ClusterOf::Own(cluster)).await
+    }
+
+    async fn start_with(mut self, kafka: KafkaOf, cluster: ClusterOf) -> World {
+        let name = fresh(&self.wiring.name);
+        if self.wiring.topic == self.wiring.name {
+            self.wiring.topic.clone_from(&name);
+        }
+        self.wiring.group = format!("oncely.{name}");
         let (cluster_ref, kafka_ref) = (
             match &cluster {
                 ClusterOf::Shared(cluster) => cluster,
@@ -157,12 +166,13 @@ impl Plan {
             database_proxy,
             workers: Vec::new(),
             plan: self,
-            kafka,
-            cluster,
+            kafka: Some(kafka),
+            cluster: Some(cluster),
             producer,
             ledger,
             sampler,
             wires: Mutex::default(),
+            permits: 0,
             scratch,
         };
         world.write_wiring();

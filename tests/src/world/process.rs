@@ -30,6 +30,11 @@ impl Worker {
         self.child.ended().unwrap().is_none()
     }
 
+    /// Whether it runs and is not frozen.
+    pub fn goes_on(&mut self) -> bool {
+        !self.frozen && self.runs()
+    }
+
     /// Kills it as an out-of-memory killer does.
     pub async fn kill9(&mut self) {
         self.child.kill().await.unwrap();

@@ -41,6 +41,8 @@ impl Producer {
     pub(super) fn new(brokers: &str) -> Self {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", brokers).set("linger.ms", "0").set("acks", "all");
+        // A broker that dies before it has answered is asked again, and the record is there once.
+        config.set("enable.idempotence", "true");
         config.set("reconnect.backoff.max.ms", "500");
         // Partitions that are added are found soon.
         config.set("topic.metadata.refresh.interval.ms", "200");

@@ -1,0 +1,134 @@
+//! Randomized rounds: load, at least five faults, quiet, and the invariants from outside.
+//!
+//! A round is a fresh topic and database. Its plan follows from its seed: `--seed S --rounds N` plays the
+//! seeds from `S` on, so `--rounds 1` with the seed of a failed round plays its plan again. `--jobs N`
+//! rounds run at once, each on a PostgreSQL and a Kafka of its own, which its faults may break; the first
+//! of them has three brokers.
+//!
+//! Prints a line for each round, and at the end one JSON object; exit code 1 when an invariant was broken.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
+    reason = "a failed test should stop at once"
+)]
+
+mod plan;
+mod round;
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use oncely_rig::kafka::{Kafka, KafkaOptions};
+use oncely_rig::postgres::Cluster;
+use oncely_tests::{jobs, servers};
+use plan::Plan;
+use round::Played;
+
+/// Rounds without a wish, as all tests run them, and the seed of the first.
+const ROUNDS: u64 = 3;
+const SEED: u64 = 1;
+/// Rounds at once.
+const JOBS: usize = 3;
+
+/// The servers of one job.
+struct Lane {
+    brokers: u16,
+    servers: Option<(Box<Kafka>, Box<Cluster>)>,
+}
+
+impl Lane {
+    async fn servers(&mut self) -> (Box<Kafka>, Box<Cluster>) {
+        if let Some(servers) = self.servers.take() {
+            return servers;
+        }
+        let kafka = Kafka::start(&KafkaOptions::new(self.brokers)).await.unwrap();
+        let cluster = Cluster::start(&servers::options()).await.unwrap();
+        (Box::new(kafka), Box::new(cluster))
+    }
+
+    /// A round that fails takes its servers with it; the next one gets new ones.
+    async fn play(&mut self, plan: Plan) -> Played {
+        let (kafka, cluster) = self.servers().await;
+        let (played, kafka, cluster) = round::play(plan, kafka, cluster).await;
+        self.servers = Some((kafka, cluster));
+        played
+    }
+}
+
+fn main() -> ExitCode {
+    let options = jobs::Options::of_process();
+    if !options.is_meant("soak") {
+        return ExitCode::SUCCESS;
+    }
+    let rounds: u64 = options.number("--rounds").unwrap_or(ROUNDS);
+    let first: u64 = options.number("--seed").unwrap_or(SEED);
+    let at_once: usize = options.number("--jobs").unwrap_or(JOBS);
+    println!("{rounds} rounds, seeds from {first}");
+    let begun = Instant::now();
+    let next = AtomicU64::new(first);
+    let done = Mutex::new(Vec::new());
+    jobs::each((0..at_once).collect(), at_once, |job| {
+        let mut lane = Lane { brokers: if job == 0 { 3 } else { 1 }, servers: None };
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first.wrapping_add(rounds) {
+                return;
+            }
+            let plan = Plan::of(seed);
+            let begun = Instant::now();
+            let played = jobs::on_runtime(lane.play(plan.clone()));
+            say(&plan, begun, &played);
+            done.lock().unwrap().push((seed, played));
+        }
+    });
+    let done = done.into_inner().unwrap();
+    let mut sum = Played::default();
+    let mut failed: Vec<u64> = Vec::new();
+    for (seed, played) in &done {
+        match played {
+            Ok(played) => {
+                sum.kills += played.kills;
+                sum.effects += played.effects;
+                sum.held += played.held;
+                sum.quiet = sum.quiet.max(played.quiet);
+            }
+            Err(_) => failed.push(*seed),
+        }
+    }
+    failed.sort_unstable();
+    let object = serde_json::json!({
+        "rounds": done.len(),
+        "violations": failed.len(),
+        "kills": sum.kills,
+        "effects": sum.effects,
+        "held": sum.held,
+        "seeds": [first, first + rounds.saturating_sub(1)],
+        "failed": failed,
+        "longest_quiet_s": sum.quiet.as_secs_f64(),
+        "seconds": begun.elapsed().as_secs(),
+    });
+    println!("{object}");
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn say(plan: &Plan, begun: Instant, played: &Result<Played, String>) {
+    let (seed, seconds) = (plan.seed, begun.elapsed().as_secs_f64());
+    match played {
+        Ok(Played { kills, effects, held, quiet }) => println!(
+            "round {seed}  {seconds:5.1} s  {kills} kills  {effects} effects  {held} held  quiet after {:.1} s",
+            quiet.as_secs_f64()
+        ),
+        Err(why) => println!(
+            "round {seed}  {seconds:5.1} s  BROKEN: {why}\n  its plan: {plan}\n  again: make soak ROUNDS=1 SEED={seed}"
+        ),
+    }
+}

@@ -1,0 +1,186 @@
+//! What a round does, and when. Follows from its seed alone.
+//!
+//! Reads: a seed. Gives: the shape of the round and a list of moments, each with a fault that begins or
+//! ends. Never: looks at the world, so a round is told before it is played.
+
+use std::fmt;
+
+use oncely::crash::{self, Action, Order, Side, Step};
+use oncely_tests::dice::Dice;
+
+/// Faults of a round, at least.
+const FAULTS_MIN: u64 = 5;
+
+/// One round.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) workers: usize,
+    pub(crate) partitions: u32,
+    pub(crate) protocol: &'static str,
+    pub(crate) offset_wait: &'static str,
+    /// Whether mails by SMTP are owed as well.
+    pub(crate) letters: bool,
+    pub(crate) latency_ms: u64,
+    pub(crate) faults: Vec<Planned>,
+}
+
+/// A fault with its time, in milliseconds since the load began.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) fault: Fault,
+    pub(crate) at_ms: u64,
+    pub(crate) lasts_ms: u64,
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A worker ends or freezes itself at a crash point.
+    Crash(Order),
+    /// SIGKILL from outside.
+    Kill,
+    /// SIGSTOP for the time of the fault.
+    Freeze,
+    /// A member more.
+    Join,
+    /// A member less, as a scheduler does it.
+    Leave,
+    /// A broker is killed, and comes back.
+    Broker,
+    /// PostgreSQL stops at once, and comes back.
+    Postgres,
+    /// The way to PostgreSQL.
+    Database(Network),
+    /// The way to the provider.
+    Provider(Network),
+    /// The next COMMIT is carried out, and its answer is lost.
+    LostCommit,
+    /// Nobody listens at the provider.
+    ProviderDown,
+    /// A share of calls is answered badly, late or not at all.
+    ProviderBad,
+    /// Each call is answered, later.
+    ProviderSlow,
+}
+
+/// What a network does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Nothing passes in either direction.
+    Silent,
+    /// Nothing reaches the server.
+    NoRequests,
+    /// Nothing reaches the client.
+    NoAnswers,
+    /// Each connection is cut after so many bytes to the server.
+    CutRequests(u64),
+    /// Each connection is cut after so many bytes to the client.
+    CutAnswers(u64),
+    /// Open connections are forgotten by the way between, and neither side is told.
+    HalfOpen,
+    /// Open connections are reset.
+    Reset,
+    /// Everything comes later.
+    Late(u64),
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workers, partitions, protocol, offset_wait, letters, latency_ms, .. } = self;
+        write!(
+            out,
+            "{workers} workers, {partitions} partitions, {protocol}, offset_wait {offset_wait}, \
+             letters {letters}, latency {latency_ms} ms"
+        )?;
+        for Planned { fault, at_ms, lasts_ms } in &self.faults {
+            write!(out, "; {at_ms} ms +{lasts_ms}: {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash(order) => write!(out, "crash {order}"),
+            other => write!(out, "{other:?}"),
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        // Seeds that stand beside each other must not give rounds that do.
+        let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1));
+        let mut plan = Self {
+            seed,
+            workers: 2 + usize::try_from(dice.roll(2)).unwrap(),
+            partitions: 3 + u32::try_from(dice.roll(3)).unwrap(),
+            protocol: if dice.one_in(4) { "consumer" } else { "classic" },
+            offset_wait: *dice.pick::<&str>(&["60s", "60s", "0s", "2s"]),
+            letters: dice.one_in(3),
+            latency_ms: 5 + dice.roll(35),
+            faults: Vec::new(),
+        };
+        let mut at_ms = 200;
+        let mut heavy = 0;
+        for _ in 0..FAULTS_MIN + dice.roll(3) {
+            let fault = loop {
+                let fault = fault(&mut dice);
+                // Servers take seconds to come back: one such fault in a round.
+                let is_heavy = matches!(fault, Fault::Broker | Fault::Postgres);
+                if !is_heavy || heavy == 0 {
+                    heavy += usize::from(is_heavy);
+                    break fault;
+                }
+            };
+            let lasts_ms = 300 + dice.roll(1_500);
+            plan.faults.push(Planned { fault, at_ms, lasts_ms });
+            at_ms += 400 + dice.roll(800);
+        }
+        plan
+    }
+}
+
+fn fault(dice: &mut Dice) -> Fault {
+    match dice.roll(20) {
+        0..=4 => Fault::Crash(order(dice)),
+        5 | 6 => Fault::Kill,
+        7 | 8 => Fault::Freeze,
+        9 => Fault::Join,
+        10 => Fault::Leave,
+        11 => Fault::Broker,
+        12 => Fault::Postgres,
+        13 => Fault::LostCommit,
+        14 | 15 => Fault::Database(network(dice)),
+        16 => Fault::Provider(network(dice)),
+        17 => Fault::ProviderDown,
+        18 => Fault::ProviderBad,
+        _ => Fault::ProviderSlow,
+    }
+}
+
+fn order(dice: &mut Dice) -> Order {
+    let points: Vec<_> = crash::points().collect();
+    let point = *dice.pick(&points);
+    let nth = 1 + u32::try_from(dice.roll(3)).unwrap();
+    // What is written into a request by a worker that froze after its last look at the lease may come after
+    // "not found" was believed: a provider that can only be asked is not promised then.
+    let last = (point.step, point.side) == (Step::Request, Side::Before);
+    let action = if !last && dice.one_in(4) { Action::Stop } else { Action::Kill };
+    Order { point, nth, action }
+}
+
+fn network(dice: &mut Dice) -> Network {
+    match dice.roll(8) {
+        0 => Network::Silent,
+        1 => Network::NoRequests,
+        2 => Network::NoAnswers,
+        3 => Network::CutRequests(dice.roll(400)),
+        4 => Network::CutAnswers(dice.roll(400)),
+        5 => Network::HalfOpen,
+        6 => Network::Reset,
+        _ => Network::Late(20 + dice.roll(100)),
+    }
+}

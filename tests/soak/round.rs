@@ -1,0 +1,322 @@
+//! One round: a fresh topic and database, load with faults, then quiet, then the invariants.
+
+use std::time::{Duration, Instant};
+
+use oncely::crash::{Action, Order};
+use oncely_rig::kafka::Kafka;
+use oncely_rig::postgres::Cluster;
+use oncely_rig::provider::{Fault as Answer, FaultRates};
+use oncely_rig::proxy::{Direction, Mode, Proxy};
+use oncely_tests::dice::Dice;
+use oncely_tests::ledger::{Ending, Fate};
+use oncely_tests::wiring::{EffectLines, charge, letter, note, receipt, settlement, usage};
+use oncely_tests::{Event, Wiring, World};
+
+use crate::plan::{Fault, Network, Plan, Planned};
+
+/// Invoices of a round.
+const INVOICES: usize = 48;
+/// Invoices that are written at once, and the pause after them.
+const CHUNK: usize = 2;
+const CHUNK_EVERY: Duration = Duration::from_millis(180);
+/// With faults stopped, nothing may stay unfinished for longer.
+const QUIET_MAX: Duration = Duration::from_secs(60);
+const LEASE_MS: u64 = 900;
+const SESSION_MS: u64 = 2_500;
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Played {
+    /// Processes that SIGKILL ended, workers and brokers.
+    pub(crate) kills: u64,
+    pub(crate) effects: u64,
+    pub(crate) held: i64,
+    /// What it took to settle everything after the last fault.
+    pub(crate) quiet: Duration,
+}
+
+struct Round {
+    world: World,
+    plan: Plan,
+    dice: Dice,
+    next: usize,
+    kills: u64,
+}
+
+/// Plays a round on these servers, and gives them back.
+///
+/// # Panics
+/// When an invariant is broken.
+pub(crate) async fn play(
+    plan: Plan,
+    kafka: Box<Kafka>,
+    cluster: Box<Cluster>,
+) -> (Played, Box<Kafka>, Box<Cluster>) {
+    let mut round = Round::start(plan, kafka, cluster).await;
+    round.trouble().await;
+    let begun = Instant::now();
+    round.world.settled_within(QUIET_MAX).await;
+    let quiet = begun.elapsed();
+    let Round { mut world, kills, .. } = round;
+    let held = world.effects_in("held").await;
+    world.check_invariants().await;
+    let played = Played { kills, effects: world.provider.counts().applied, held, quiet };
+    let (kafka, cluster) = world.give_back().await;
+    (played, kafka, cluster)
+}
+
+/// With room for as many attempts as the faults of a round can cost.
+fn patient(mut effect: EffectLines) -> EffectLines {
+    effect.replace("attempts: 20", "attempts: 100");
+    effect
+}
+
+impl Round {
+    async fn start(plan: Plan, kafka: Box<Kafka>, cluster: Box<Cluster>) -> Self {
+        let after = receipt().with("after: [charge]");
+        let mut effects = vec![charge(), after, settlement(), note()];
+        if plan.letters {
+            effects.push(letter());
+        }
+        let effects = effects.into_iter().map(patient).chain([usage()]);
+        let mut wiring = Wiring::invoices(&format!("round-{}", plan.seed)).effects(effects);
+        wiring.protocol = plan.protocol;
+        wiring.offset_wait = plan.offset_wait;
+        let story = World::plan(wiring).partitions(plan.partitions).lease_ms(LEASE_MS);
+        let mut world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
+        world.provider.set_latency(Duration::from_millis(plan.latency_ms));
+        for _ in 0..plan.workers {
+            world.spawn(&[]);
+        }
+        let dice = Dice::new(plan.seed ^ 0x5eed);
+        Self { world, plan, dice, next: 1, kills: 0 }
+    }
+
+    /// Load, with every fault at its time; at the end nothing is wrong any more and all is written.
+    async fn trouble(&mut self) {
+        for number in 0..self.plan.workers {
+            self.world.wait_ready(number).await;
+        }
+        let begun = Instant::now();
+        let ms = Duration::from_millis;
+        let planned = self.plan.faults.clone();
+        let mut moments: Vec<(u64, usize, bool)> = Vec::new();
+        for (number, Planned { at_ms, lasts_ms, .. }) in planned.iter().enumerate() {
+            moments.extend([(*at_ms, number, true), (at_ms + lasts_ms, number, false)]);
+        }
+        moments.sort_unstable();
+        // Workers of a fault, by its number.
+        let mut victims: Vec<Option<usize>> = vec![None; planned.len()];
+        for (at_ms, number, begins) in moments {
+            while begun.elapsed() < ms(at_ms) {
+                self.load(CHUNK).await;
+                let left = ms(at_ms).saturating_sub(begun.elapsed());
+                tokio::time::sleep(CHUNK_EVERY.min(left)).await;
+            }
+            let fault = &planned[number].fault;
+            if begins {
+                victims[number] = self.begin(fault, ms(planned[number].lasts_ms)).await;
+            } else {
+                self.end(fault, victims[number]).await;
+            }
+        }
+        self.load(INVOICES).await;
+        self.heal().await;
+    }
+
+    /// Gives the worker that it is about, if there is one.
+    async fn begin(&mut self, fault: &Fault, lasts: Duration) -> Option<usize> {
+        match fault {
+            Fault::Crash(order) => {
+                self.world.next_crash();
+                let number = self.world.spawn_armed(*order);
+                self.world.permit_crash();
+                return Some(number);
+            }
+            Fault::Kill => {
+                let victim = self.victim()?;
+                self.world.workers[victim].kill9().await;
+                self.kills += 1;
+            }
+            Fault::Freeze => {
+                let victim = self.victim()?;
+                self.world.workers[victim].freeze();
+                return Some(victim);
+            }
+            Fault::Join => {
+                self.world.spawn(&[]);
+            }
+            Fault::Leave => {
+                let victim = self.victim()?;
+                self.world.workers[victim].sigterm();
+            }
+            Fault::Broker => self.broker(lasts).await,
+            Fault::Postgres => self.world.own_postgres().stop_immediate().await.unwrap(),
+            Fault::Database(network) => break_network(&self.world.database_proxy, *network),
+            Fault::Provider(network) => {
+                break_network(&self.world.provider_proxy, *network);
+                break_network(&self.world.smtp_proxy, *network);
+            }
+            Fault::LostCommit => self.world.database_proxy.set(Mode::lose_commit()),
+            Fault::ProviderDown => self.world.provider.listener_off().await,
+            Fault::ProviderBad => self.world.provider.set_rates(bad_answers(self.plan.seed)),
+            Fault::ProviderSlow => self.world.provider.set_latency(Duration::from_millis(350)),
+        }
+        None
+    }
+
+    async fn end(&mut self, fault: &Fault, victim: Option<usize>) {
+        match fault {
+            Fault::Crash(order) => self.end_crash(*order, victim).await,
+            Fault::Freeze => {
+                if let Some(victim) = victim {
+                    self.world.workers[victim].thaw();
+                }
+            }
+            Fault::Kill | Fault::Join | Fault::Leave | Fault::Broker => {}
+            Fault::Postgres => self.world.own_postgres().start_again().await.unwrap(),
+            Fault::Database(_) | Fault::LostCommit => self.world.database_proxy.set(Mode::Pass),
+            Fault::Provider(_) => {
+                // What lies in the network for longer than a provider declares is nobody's promise.
+                for proxy in [&self.world.provider_proxy, &self.world.smtp_proxy] {
+                    proxy.cut_all();
+                    proxy.set(Mode::Pass);
+                }
+            }
+            Fault::ProviderDown => self.world.provider.listener_on().await.unwrap(),
+            Fault::ProviderBad => self.world.provider.set_rates(FaultRates::default()),
+            Fault::ProviderSlow => {
+                self.world.provider.set_latency(Duration::from_millis(self.plan.latency_ms));
+            }
+        }
+        self.top_up();
+    }
+
+    /// A worker that never came to its point is killed where it is.
+    async fn end_crash(&mut self, order: Order, victim: Option<usize>) {
+        let Some(victim) = victim else { return };
+        self.world.forbid_crash();
+        match order.action {
+            Action::Stop => {
+                if self.world.has_crashed() {
+                    self.world.crashed(order).await;
+                }
+                self.world.workers[victim].thaw();
+            }
+            Action::Kill => {
+                let worker = &mut self.world.workers[victim];
+                if worker.runs() {
+                    worker.kill9().await;
+                }
+                self.kills += 1;
+            }
+        }
+    }
+
+    /// Kills a broker; where there are three, the load goes on meanwhile.
+    async fn broker(&mut self, lasts: Duration) {
+        let brokers = self.world.kafka().broker_ids();
+        let broker = *self.dice.pick(&brokers);
+        self.world.own_kafka().kill(broker).await.unwrap();
+        self.kills += 1;
+        if brokers.len() > 1 {
+            self.load(CHUNK * 2).await;
+        }
+        tokio::time::sleep(lasts).await;
+        self.world.own_kafka().start_again(broker).await.unwrap();
+    }
+
+    async fn heal(&mut self) {
+        self.world.provider.heal();
+        self.world.provider.listener_on().await.unwrap();
+        self.world.own_postgres().start_again().await.unwrap();
+        for proxy in
+            [&self.world.database_proxy, &self.world.provider_proxy, &self.world.smtp_proxy]
+        {
+            proxy.set(Mode::Pass);
+        }
+        self.world.provider.set_latency(Duration::from_millis(self.plan.latency_ms));
+        self.top_up();
+    }
+
+    /// One that runs and is not the last of those.
+    fn victim(&mut self) -> Option<usize> {
+        let running = self.running();
+        if running.len() < 2 {
+            return None;
+        }
+        Some(*self.dice.pick(&running))
+    }
+
+    fn running(&mut self) -> Vec<usize> {
+        let workers = self.world.workers.iter_mut().enumerate();
+        workers.filter_map(|(number, worker)| worker.goes_on().then_some(number)).collect()
+    }
+
+    /// As many workers as the round has.
+    fn top_up(&mut self) {
+        for _ in self.running().len()..self.plan.workers {
+            self.world.spawn(&[]);
+        }
+    }
+
+    /// Writes up to `count` invoices more: 30 of 100 events twice, 10 of 100 invoices with an older event
+    /// behind the newer one.
+    async fn load(&mut self, count: usize) {
+        let last = (self.next + count - 1).min(INVOICES);
+        let partitions = u64::from(self.plan.partitions);
+        while self.next <= last {
+            let number = self.next;
+            self.next += 1;
+            let name = World::invoice(number);
+            let ending = |effect: &str| match effect {
+                "note" | "letter" => Ending::DoneOrHeld,
+                _ => Ending::Done,
+            };
+            let (paid, older) = (Event::paid(&name, 5), Event::past_due(&name, 2));
+            for effect in &self.world.wiring.effects {
+                let mark = if effect.id == "usage" { &paid.id } else { &name };
+                self.world.owe(effect.id, mark, ending(effect.id));
+            }
+            let partition = i32::try_from(number as u64 % partitions).unwrap();
+            self.world.event(&paid, partition, Fate::Applied).await;
+            if self.dice.roll(10) < 3 {
+                let elsewhere = i32::try_from(self.dice.roll(partitions)).unwrap();
+                self.world.event(&paid, elsewhere, Fate::Applied).await;
+            }
+            if self.dice.one_in(10) {
+                self.world.owe("usage", &older.id, Ending::Done);
+                self.world.event(&older, partition, Fate::Stale).await;
+            }
+        }
+    }
+}
+
+fn break_network(proxy: &Proxy, network: Network) {
+    let cut = |direction, bytes| Mode::CutAfter { direction, bytes };
+    match network {
+        Network::Silent => proxy.set(Mode::StallBoth),
+        Network::NoRequests => proxy.set(Mode::Stall(Direction::ToServer)),
+        Network::NoAnswers => proxy.set(Mode::Stall(Direction::ToClient)),
+        Network::CutRequests(bytes) => proxy.set(cut(Direction::ToServer, bytes)),
+        Network::CutAnswers(bytes) => proxy.set(cut(Direction::ToClient, bytes)),
+        Network::HalfOpen => proxy.forget_open(),
+        Network::Reset => proxy.cut_all(),
+        Network::Late(ms) => proxy.set(Mode::DelayMs(ms)),
+    }
+}
+
+/// A fifth of all calls; after three of one key its next one is well.
+fn bad_answers(seed: u64) -> FaultRates {
+    let busy = Answer::StatusBefore { status: 429, retry_after_s: Some(1) };
+    let rates = vec![
+        (0.05, Answer::CloseAfter),
+        (0.04, Answer::StatusAfter { status: 502 }),
+        (0.03, Answer::status(503)),
+        (0.03, busy),
+        (0.02, Answer::ResetBefore),
+        (0.02, Answer::HalfBody),
+        (0.03, Answer::DelayMs(400)),
+    ];
+    FaultRates { seed, rates, attempts_max: 3 }
+}
