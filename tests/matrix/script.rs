@@ -51,10 +51,12 @@ pub(crate) async fn play(cell: Cell) -> Played {
             world.run().await;
         }
         Action::Stop => {
+            // Where a predecessor died, it is on record as dead as well.
+            let predecessors = matches!(cell.point.step, Step::Death | Step::TakeOver);
+            let wanted = 1 + i64::from(predecessors);
             let dead = "SELECT count(*) FROM oncely.worker
                 WHERE dead_at IS NOT NULL OR ended_at IS NOT NULL";
-            let known = world.count(dead).await;
-            world.until("its death", async || world.count(dead).await > known).await;
+            world.until("its death", async || world.count(dead).await >= wanted).await;
             // Beyond the session as well, save where a provider that can only be asked would be written to
             // after "not found" was believed: that is not promised.
             if cell.class != Class::B || cell.point.step != Step::Request {
