@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use oncely::store;
@@ -29,6 +30,8 @@ pub(crate) struct Services {
     pub(crate) broker: u32,
     /// Whether statements are counted.
     pub(crate) counts_statements: bool,
+    /// Name of the database of the run that was last begun.
+    last: Mutex<Option<String>>,
     // Last, so that nobody writes there any more.
     pub(crate) scratch: Scratch,
 }
@@ -52,12 +55,16 @@ impl Services {
         let broker =
             broker.ok_or_else(|| BenchError::wrong("the broker's process is not found"))?;
         let scratch = Scratch::new(None, "bench")?;
-        Ok(Self { postgres, kafka, broker, counts_statements, scratch })
+        Ok(Self { postgres, kafka, broker, counts_statements, last: Mutex::default(), scratch })
     }
 
     /// A fresh database with the product's schema, and a checkpoint, so that its run does not pay
-    /// for what others wrote.
+    /// for what others wrote. The one before it is gone: its vacuums would go on beside this one.
     pub(crate) async fn database(&self, name: &str) -> Result<Database> {
+        let last = self.last.lock().map_or(None, |mut last| last.replace(name.to_owned()));
+        if let Some(last) = last {
+            self.postgres.drop_database(&last).await?;
+        }
         self.postgres.create_database(name).await?;
         let url = self.postgres.url(name);
         let database = Database { url, settings: settings(&self.postgres.url(name))? };

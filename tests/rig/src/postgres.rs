@@ -158,6 +158,15 @@ impl Cluster {
         self.connect("postgres").await?.run(&statement).await.map(drop)
     }
 
+    /// Removes a database; who is connected to it is thrown out.
+    ///
+    /// # Errors
+    /// `Sql` when there is none of that name.
+    pub async fn drop_database(&self, name: &str) -> Result<(), RigError> {
+        let statement = format!("DROP DATABASE \"{}\" WITH (FORCE)", name.replace('"', "\"\""));
+        self.connect("postgres").await?.run(&statement).await.map(drop)
+    }
+
     /// Stops the server at once, without a checkpoint (SIGQUIT); the next start recovers.
     ///
     /// # Errors
