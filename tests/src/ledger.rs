@@ -47,6 +47,8 @@ pub enum Ending {
     Skipped,
     /// Skipped by a person after it may have been applied: at most once at the provider.
     Unwanted,
+    /// Done, and paid for twice: a person, or the file, had it done again without knowing how the first ended.
+    Again,
     /// Waits behind one that is held: never applied so far.
     Blocked,
 }

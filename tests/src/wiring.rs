@@ -184,6 +184,53 @@ entry: { account: event.account, metric: "events", quantity: event.data.amount }
     )
 }
 
+/// A question to a model: every call is paid for, and nobody can be asked for a lost answer.
+pub fn answer() -> EffectLines {
+    EffectLines::call(
+        "answer",
+        "/model/v1/chat/completions",
+        r#"type: llm
+when: entered("paid")
+key: event.data.invoice
+chat:
+  url: "{provider}/model/v1"
+  auth: { bearer: "${env:STORY_TOKEN}" }
+  model: small-1
+  max_tokens: 100
+  messages:
+    - { role: system, content: "Answer in one line." }
+    - { role: user, content: "What was {{ event.data.invoice }} for?" }"#,
+    )
+}
+
+/// A line of the usage ledger that says what the answer used.
+pub fn tokens() -> EffectLines {
+    EffectLines::new(
+        "tokens",
+        "",
+        r#"type: ledger
+when: entered("paid")
+after: [answer]
+key: event.data.invoice
+entry: { account: event.account, metric: "tokens", quantity: effects.answer.usage.total_tokens }"#,
+    )
+}
+
+/// The customer's webhook, from the stored answer and after the bill.
+pub fn told() -> EffectLines {
+    EffectLines::call(
+        "told",
+        "/webhooks/told",
+        r#"type: webhook
+when: entered("paid")
+after: [answer, tokens]
+key: event.data.invoice
+endpoint: { url: "{provider}/webhooks/told", secrets: ["${secret:webhook_new}"], allow: ["127.0.0.1"] }
+event_type: run.answered
+json: { invoice: "{{ event.data.invoice }}", answer: "{{ effects.answer.text }}" }"#,
+    )
+}
+
 /// One connector file about invoices.
 #[derive(Clone, Debug)]
 pub struct Wiring {

@@ -20,6 +20,7 @@ mod crashes;
 mod leases;
 mod logged;
 mod main_job;
+mod models;
 mod network;
 mod ordering;
 mod poison;

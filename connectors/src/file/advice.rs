@@ -31,7 +31,7 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
         }
         "transition.from" | "transition.to" => "write `{ from: [open, past_due], to: paid }`",
         "effect.id" => "name it, once in this file: `id: receipt`",
-        "effect.type" => "one of `http`, `billing`, `email`, `webhook`, `ledger`",
+        "effect.type" => "one of `http`, `billing`, `email`, `webhook`, `llm`, `ledger`",
         "effect.key" => "what this is done once for: `key: event.data.invoice_id`",
         "effect.request" => {
             "`request: { url: \"https://host/path\", json: { id: \"{{ event.id }}\" } }`"
@@ -67,6 +67,11 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
         "webhook.endpoint" | "endpoint.url" | "endpoint.secrets" => {
             "`endpoint: { url: \"https://host/path\", secrets: [\"${secret:webhook}\"] }`"
         }
+        "llm.chat" | "chat.model" | "chat.messages" | "message.role" | "message.content" => {
+            "`chat: { model: gpt-4o-mini, max_tokens: 400, auth: { bearer: \"${secret:openai}\" }, \
+             messages: [{ role: user, content: \"{{ event.question }}\" }] }`"
+        }
+        "chat.max_tokens" => "the longest answer that is paid for: `max_tokens: 400`",
         "webhook.json" => "what it says: `json: { invoice: \"{{ event.data.invoice_id }}\" }`",
         "provider.kind" => "`kind: smtp` or `kind: resend`",
         "email.from" => "the sender, here or in `provider`: `from: billing@example.com`",
@@ -82,8 +87,7 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
 }
 
 /// Words of the language that this version refuses, and what can be done instead.
-const WORDS: [(&str, &str); 5] = [
-    ("llm", "use `type: http`, and `record:` for what later effects read of the answer"),
+const WORDS: [(&str, &str); 4] = [
     ("publish", "use `type: http` to a service that publishes"),
     ("on_gap: wait", "use `on_gap: apply`: a later version applies, the missing one is then stale"),
     ("avro", "only `json` is read"),
@@ -162,6 +166,7 @@ mod tests {
             include_str!("compile/effect.rs"),
             include_str!("compile/email.rs"),
             include_str!("compile/identity.rs"),
+            include_str!("compile/llm.rs"),
             include_str!("compile/lookup.rs"),
             include_str!("compile/profile.rs"),
             include_str!("compile/repeat.rs"),

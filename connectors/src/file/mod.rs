@@ -304,6 +304,8 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
 }
 
 #[cfg(test)]
+mod llm_tests;
+#[cfg(test)]
 mod path_tests;
 #[cfg(test)]
 mod tests;

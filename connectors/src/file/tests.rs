@@ -4,10 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
+    "llm-run.yaml",
     "order-placed-http.yaml",
     "order-shipped-webhook.yaml",
     "payout-requested.yaml",
@@ -268,6 +269,7 @@ fn a_call_knows_the_type_that_the_file_gives_it() {
     assert_eq!(kinds("invoice-receipt-smtp.yaml"), ["email"]);
     assert_eq!(kinds("order-shipped-webhook.yaml"), ["webhook"]);
     assert_eq!(kinds("order-placed-http.yaml"), ["http", "http"]);
+    assert_eq!(kinds("llm-run.yaml"), ["llm", "ledger", "ledger", "webhook"]);
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub(crate) fn canaries() -> Arc<dyn SecretSource> {
 pub(crate) fn rule(request: RequestRule) -> CallRule {
     CallRule {
         kind: "http",
+        model: None,
         request,
         reads_results: false,
         record: Vec::new(),

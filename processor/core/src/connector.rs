@@ -3,9 +3,11 @@
 //! Only the connector file's compiler makes these values; whoever holds one may rely on every rule
 //! that the file's checks name. Secrets are references here, never values.
 
-use std::fmt;
-use std::sync::Arc;
+mod profile;
 
+use std::fmt;
+
+pub use self::profile::{Profile, StatusClass, StatusRange, StatusRule};
 use crate::effect::retry::Retry;
 use crate::expr::{Expr, Path, Root};
 use crate::template::{Template, TextTree};
@@ -52,11 +54,7 @@ impl Connector {
                     call.request.for_each_read(visit);
                     call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(visit));
                 }
-                EffectBody::Ledger(line) => {
-                    exprs.extend([&line.account, &line.quantity]);
-                    exprs.extend(&line.at);
-                    line.metric.reads().iter().for_each(&mut *visit);
-                }
+                EffectBody::Ledger(line) => line.for_each_read(visit),
             }
         }
         exprs.iter().flat_map(|expr| expr.reads()).for_each(visit);
@@ -189,6 +187,16 @@ pub struct EffectRule {
     pub body: EffectBody,
 }
 
+impl EffectRule {
+    /// Whether it is a row of the effect ledger, and not written at once with the event.
+    pub fn is_tracked(&self) -> bool {
+        match &self.body {
+            EffectBody::Call(_) => true,
+            EffectBody::Ledger(line) => line.waits,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStale {
     Skip,
@@ -199,7 +207,7 @@ pub enum OnStale {
 pub enum EffectBody {
     /// A call of a provider.
     Call(Box<CallRule>),
-    /// A row of the usage ledger in the batch transaction.
+    /// A row of the usage ledger, in the batch transaction or when what it comes after is done.
     Ledger(Box<LedgerRule>),
 }
 
@@ -211,12 +219,26 @@ pub struct LedgerRule {
     pub quantity: Expr,
     /// The event's own time as RFC 3339 text or integer milliseconds since 1970.
     pub at: Option<Expr>,
+    /// It comes after other effects and may read their results: it is written in the transaction that
+    /// finds them done.
+    pub waits: bool,
+}
+
+impl LedgerRule {
+    /// Calls `visit` with everything that the line looks at.
+    pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
+        let exprs = [&self.account, &self.quantity].into_iter().chain(&self.at);
+        exprs.flat_map(|expr| expr.reads()).for_each(&mut *visit);
+        self.metric.reads().iter().for_each(visit);
+    }
 }
 
 #[derive(Debug)]
 pub struct CallRule {
-    /// The effect's type as the file has it: `http`, `billing`, `email` or `webhook`.
+    /// The effect's type as the file has it: `http`, `billing`, `email`, `webhook` or `llm`.
     pub kind: &'static str,
+    /// The model that an `llm` asks, by the name that the file has.
+    pub model: Option<Box<str>>,
     pub request: RequestRule,
     /// Whether the request reads results of earlier effects (`effects.settle.…`) and so can only be
     /// rendered when these are done.
@@ -400,51 +422,6 @@ pub struct SmtpRule {
     pub subject: Template,
     pub text: Option<Template>,
     pub html: Option<Template>,
-}
-
-/// What a provider does with our requests, as data.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    pub name: Box<str>,
-    /// Header that carries the effect key; `None`: the provider does not deduplicate.
-    pub key_header: Option<Box<str>>,
-    /// How long the provider remembers a key, counted from the first send. `None` with a header:
-    /// for ever.
-    pub key_window_ms: Option<u64>,
-    /// How long after the last byte of a request its effect may still appear to whoever asks.
-    /// `None`: nobody says.
-    pub applies_within_ms: Option<u64>,
-    /// Answers classified otherwise than by the common table; the first that fits counts.
-    pub statuses: Vec<StatusRule>,
-}
-
-/// What some answers of a provider mean.
-#[derive(Clone, Debug)]
-pub struct StatusRule {
-    pub range: StatusRange,
-    /// Condition over `response`, where the status alone does not tell. An answer for which it has
-    /// no value does not fit.
-    pub when: Option<Arc<Expr>>,
-    pub class: StatusClass,
-}
-
-/// Inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatusRange {
-    pub first: u16,
-    pub last: u16,
-}
-
-/// The outcome class of an HTTP status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatusClass {
-    Done,
-    Throttled,
-    Rejected,
-    Halted,
-    Unknown,
-    /// Answered before anything was done: safe to repeat.
-    NotApplied,
 }
 
 /// What follows when it cannot be known whether the provider acted.

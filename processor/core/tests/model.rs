@@ -45,6 +45,7 @@ fn connector() -> Connector {
         on_stale: OnStale::Skip,
         body: EffectBody::Call(Box::new(CallRule {
             kind: "http",
+            model: None,
             request: RequestRule::Http(HttpRule {
                 method: "POST".into(),
                 url: Template::compile(url, Target::Url).unwrap(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use oncely_connectors::file::{Check, Compiled, TestCase};
-use oncely_core::connector::Envelope;
+use oncely_core::connector::{EffectBody, Envelope};
 use oncely_core::decide::EffectNew;
 use oncely_core::effect::order::Turn;
 use oncely_core::effect::request::Request;
@@ -210,17 +210,21 @@ fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew)
             let body = request.text.as_deref().or(request.html.as_deref()).map(str::to_owned);
             (format!("email to {} {:?}", request.to, request.subject), body)
         }
+        None if is_line(played, effect) => {
+            ("a ledger line that is made from earlier results".to_owned(), None)
+        }
         None => ("a request that is made from earlier results".to_owned(), None),
     };
+    let does = if is_line(played, effect) { "write" } else { "send" };
     let when = match effect.turn {
-        Turn::Ready => "would send".to_owned(),
+        Turn::Ready => format!("would {does}"),
         Turn::Skip => "would be skipped".to_owned(),
         Turn::Blocked => {
             let after = after_names(played, effect);
             if after.is_empty() {
-                "would send after the effects of earlier versions".to_owned()
+                format!("would {does} after the effects of earlier versions")
             } else {
-                format!("would send after {}", after.join(", "))
+                format!("would {does} after {}", after.join(", "))
             }
         }
     };
@@ -231,6 +235,11 @@ fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew)
         text.push_str(&line("", &shown(part)));
     }
     text
+}
+
+fn is_line(played: &Played<'_>, effect: &EffectNew) -> bool {
+    let rule = played.connector.effects.get(effect.rule);
+    rule.is_some_and(|rule| matches!(rule.body, EffectBody::Ledger(_)))
 }
 
 fn after_names<'a>(played: &'a Played<'_>, effect: &EffectNew) -> Vec<&'a str> {

@@ -10,7 +10,7 @@ use super::answer::{counted, shown};
 use super::effects::{ORPHANED, halted};
 use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::effects::{AttemptRow, EffectRow};
-use crate::store::admin::events::{History, InboxRow, ParkedEntry};
+use crate::store::admin::events::{History, InboxRow, LedgerRow, ParkedEntry};
 use crate::store::admin::parked::Origin;
 
 /// Widths of the first two columns.
@@ -48,7 +48,7 @@ pub(super) fn timeline(history: &History) -> Timeline {
         let detail = format!("{} {} for {}", line.quantity, line.metric, line.account);
         entry(Some(line.created_at), &line.name, detail, "DONE")
     }));
-    for effect in &history.effects {
+    for effect in history.effects.iter().filter(|effect| !is_written(effect, history)) {
         let attempts = history.attempts.iter().filter(|attempt| attempt.effect == effect.key);
         entries.extend(tried(effect, &attempts.collect::<Vec<_>>()));
     }
@@ -59,6 +59,12 @@ pub(super) fn timeline(history: &History) -> Timeline {
     entries.sort_by_key(|entry| (entry.at.is_none(), entry.at));
     let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
     Timeline { entries, verdict: verdict(history), open }
+}
+
+/// Whether it stands in the usage ledger, which tells more of it.
+fn is_written(effect: &EffectRow, history: &History) -> bool {
+    let is_line = |line: &LedgerRow| line.key.as_bytes() == effect.key.as_bytes();
+    effect.status == Status::Done && history.ledger.iter().any(is_line)
 }
 
 fn entry(at: Option<DateTime<Utc>>, what: &str, detail: impl Into<String>, state: &str) -> Entry {
@@ -140,7 +146,8 @@ fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
         Status::Done => {
             // A first attempt that succeeded lives in the effect's own row.
             let code = effect.status_code.map(|code| format!("  {code}")).unwrap_or_default();
-            let detail = format!("attempt {}{code}", effect.attempts);
+            let note = effect.note.as_deref().map(|note| format!("  {}", shown(note)));
+            let detail = format!("attempt {}{code}{}", effect.attempts, note.unwrap_or_default());
             entries.push(entry(effect.settled_at, &effect.name, detail, "DONE"));
         }
         Status::Rejected | Status::Skipped => {
@@ -191,7 +198,8 @@ fn verdict(history: &History) -> String {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut order = Vec::new();
     let lines = history.ledger.iter().map(|line| (line.name.as_str(), ""));
-    let effects = history.effects.iter().map(|effect| {
+    let effects = history.effects.iter().filter(|effect| !is_written(effect, history));
+    let effects = effects.map(|effect| {
         let state = if effect.status == Status::Done { "" } else { effect.status.as_str() };
         (effect.name.as_str(), state)
     });
@@ -251,7 +259,7 @@ mod tests {
     use oncely_core::key::Key;
 
     use super::*;
-    use crate::store::admin::events::{LedgerRow, Repeats};
+    use crate::store::admin::events::Repeats;
 
     fn at(ms: i64) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(1_795_946_531_204 + ms).unwrap()
@@ -324,6 +332,7 @@ mod tests {
                 attempt(1, 15_600, "done", ""),
             ],
             ledger: vec![LedgerRow {
+                key: uuid::Uuid::nil(),
                 name: "usage".to_owned(),
                 account: "acct_7".to_owned(),
                 metric: "invoices".to_owned(),

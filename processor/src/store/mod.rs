@@ -24,6 +24,7 @@ pub mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod lease;
+pub mod lines;
 pub mod migrate;
 pub mod progress;
 pub mod register;

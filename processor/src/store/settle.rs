@@ -195,12 +195,15 @@ pub async fn park_rejected(tx: &mut PgConnection, rejected: &[Key]) -> Result<()
 
 /// Whoever wakes effects may claim them at once, where a slot is free.
 #[allow(missing_debug_implementations, reason = "a closure has none")]
+#[derive(Clone, Copy)]
 pub struct Claiming<'a> {
     pub worker: Uuid,
     /// Only effects of this connector are claimed; those of others become due.
     pub connector_id: i32,
     /// Takes a slot for an effect of that name, if one is free.
     pub take_slot: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether that name is a ledger line, which is written at once instead.
+    pub is_line: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 /// What became of effects that waited for others.
@@ -209,6 +212,8 @@ pub struct Woken {
     pub skipped: Vec<Key>,
     /// With the effect's name.
     pub claimed: Vec<(String, Claim)>,
+    /// Ledger lines that are due, to be written by whoever woke them.
+    pub lines: Vec<(String, Claim)>,
     /// Some are due now.
     pub due: bool,
 }
@@ -273,6 +278,10 @@ async fn wake_lowest(
             woken.skipped.push(key(row.key));
         } else if row.status == Status::Claimed.as_str() {
             woken.claimed.push((row.name.clone(), Claim::from(row)));
+        } else if claiming
+            .is_some_and(|c| c.connector_id == row.connector && (c.is_line)(&row.name))
+        {
+            woken.lines.push((row.name.clone(), Claim::from(row)));
         } else {
             woken.due = true;
         }

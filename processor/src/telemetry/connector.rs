@@ -22,6 +22,8 @@ pub struct ConnectorShape<'a> {
     pub topics: Vec<&'a str>,
     /// Id and type (`http`, `email`, `ledger`), in the order of the file.
     pub effects: Vec<(&'a str, &'a str)>,
+    /// The model that an effect asks, in the same order.
+    pub models: Vec<Option<&'a str>>,
     /// From and to.
     pub transitions: Vec<(&'a str, &'a str)>,
 }
@@ -35,6 +37,7 @@ impl<'a> ConnectorShape<'a> {
             group: &connector.source.group,
             topics: connector.source.topics.iter().map(AsRef::as_ref).collect(),
             effects: connector.effects.iter().map(|rule| (&*rule.id, kind(&rule.body))).collect(),
+            models: connector.effects.iter().map(|rule| model(&rule.body)).collect(),
             transitions: transitions
                 .flat_map(|rule| rule.from.iter().map(|from| (&**from, &*rule.to)))
                 .collect(),
@@ -47,6 +50,13 @@ fn kind(body: &EffectBody) -> &'static str {
     match body {
         EffectBody::Ledger(_) => "ledger",
         EffectBody::Call(call) => call.kind,
+    }
+}
+
+fn model(body: &EffectBody) -> Option<&str> {
+    match body {
+        EffectBody::Ledger(_) => None,
+        EffectBody::Call(call) => call.model.as_deref(),
     }
 }
 
@@ -112,8 +122,11 @@ impl ConnectorMetrics {
                 })
                 .collect(),
             duplicates_prevented: families.effect_duplicates_prevented.with([name]),
-            effects: (shape.effects.iter())
-                .map(|(effect, kind)| EffectMetrics::new(families, name, effect, kind))
+            effects: (shape.effects.iter().enumerate())
+                .map(|(index, (effect, kind))| {
+                    let model = shape.models.get(index).copied().flatten();
+                    EffectMetrics::new(families, name, (effect, kind), model)
+                })
                 .collect(),
             claims_adopted: families.claims_adopted.with([name]),
             records_let_go: families.records_let_go.with([name]),
@@ -288,11 +301,23 @@ pub struct EffectMetrics {
     held: Count,
     dead_letters: Count,
     taken_over: Count,
+    /// Tokens in and out, of an effect that asks a model.
+    tokens: Option<[Count; 2]>,
 }
 
 impl EffectMetrics {
-    fn new(families: &Families, connector: &str, effect: &str, kind: &str) -> Self {
+    fn new(
+        families: &Families,
+        connector: &str,
+        (effect, kind): (&str, &str),
+        model: Option<&str>,
+    ) -> Self {
+        let tokens = |model: &str| {
+            ["input", "output"]
+                .map(|direction| families.llm_tokens.with([connector, model, direction]))
+        };
         Self {
+            tokens: model.map(tokens),
             attempts: (OutcomeClass::ALL.iter())
                 .map(|class| {
                     families.effect_attempts.with([connector, effect, kind, class.as_str()])
@@ -339,6 +364,14 @@ impl EffectMetrics {
         self.held.add(times);
     }
 
+    /// What a paid answer says that was used.
+    pub fn tokens(&self, input: u64, output: u64) {
+        if let Some([of_input, of_output]) = &self.tokens {
+            of_input.add(input);
+            of_output.add(output);
+        }
+    }
+
     pub fn taken_over(&self, times: u64) {
         self.taken_over.add(times);
     }
@@ -365,6 +398,7 @@ mod tests {
             group: "oncely.invoices",
             topics: vec!["t"],
             effects: vec![("settle", "http")],
+            models: vec![Some("small-1")],
             transitions: vec![("open", "paid")],
         }
     }
@@ -383,6 +417,7 @@ mod tests {
         let effect = connector.effect(0).unwrap();
         effect.attempt(OutcomeClass::Throttled, Duration::from_millis(20));
         effect.finished(Finished::Skipped, 5);
+        effect.tokens(12, 34);
         let text = metrics.text().unwrap();
         for line in [
             r#"oncely_events_consumed_total{connector="invoices",topic="t"} 7"#,
@@ -396,6 +431,7 @@ mod tests {
             r#"oncely_state_transitions_total{connector="invoices",from="open",to="paid"} 4"#,
             r#"oncely_effect_attempts_total{connector="invoices",effect="settle",result="throttled",type="http"} 1"#,
             r#"oncely_effects_finished_total{connector="invoices",effect="settle",result="skipped"} 5"#,
+            r#"oncely_llm_tokens_total{connector="invoices",direction="output",model="small-1"} 34"#,
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

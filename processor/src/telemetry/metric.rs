@@ -167,6 +167,10 @@ metrics! {
         "oncely_effect_lookups_total", &["connector", "effect", "result"],
         "Look-ups of effects whose outcome was unknown, by what the provider said.",
     ),
+    LlmTokens => counter(
+        "oncely_llm_tokens_total", &["connector", "model", "direction"],
+        "Tokens that answers of models say were used, by the model's name in the file.",
+    ),
     EffectDuration => histogram(
         "oncely_effect_duration_seconds", Buckets::Effect, &["connector", "effect"],
         "Time of one attempt, from the connection to the last byte.",

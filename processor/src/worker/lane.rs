@@ -32,6 +32,8 @@ pub(super) struct Lane {
     pub(super) endpoints: Option<Endpoints>,
     /// What one call may take.
     pub(super) timeout_ms: u64,
+    /// Every answer is paid for, and says what it took.
+    pub(super) asks_model: bool,
     limits: Limits,
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
@@ -68,6 +70,7 @@ impl Lane {
             performer,
             endpoints: Endpoints::of(call),
             timeout_ms: call.timeout.total_ms,
+            asks_model: call.model.is_some(),
             limits: call.limits,
             state: Mutex::new(State {
                 in_use: 0,

@@ -53,27 +53,15 @@ pub(super) async fn render_missing(
     if missing.is_empty() {
         return Ok(());
     }
-    let sorted = |keys: &mut dyn Iterator<Item = Key>| {
-        let mut keys: Vec<Key> = keys.collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    };
-    let of_events = || missing.iter().filter(|(what, _)| what.reads_event());
-    let events = sorted(&mut of_events().map(|(_, held)| held.claim.event));
-    let after = sorted(&mut of_events().flat_map(|(_, held)| held.claim.after.iter().copied()));
-    let (mut payloads, mut results) = (BTreeMap::new(), BTreeMap::new());
-    if !events.is_empty() {
-        payloads = claim::payloads(tx, &events).await?;
-        results = claim::results(tx, &after).await?;
-    }
+    let of_events = missing.iter().filter(|(what, _)| what.reads_event());
+    let sources = Sources::load(tx, of_events.map(|(_, held)| &**held)).await?;
     let mut rendered = Vec::new();
     for (what, held) in missing {
-        let payload = payloads.get(&held.claim.event);
         match what {
             Missing::Request(call) => {
-                let made = in_scope(connector, held, payload, &results, |scope| {
-                    render::request(&call.request, scope).map(|request| request.to_bytes())
+                let made = in_scope(connector, held, &sources, |scope| {
+                    let request = render::request(&call.request, scope);
+                    request.map(|request| request.to_bytes()).map_err(|error| super::chain(&error))
                 });
                 match made {
                     Ok(bytes) => {
@@ -84,14 +72,16 @@ pub(super) async fn render_missing(
                 }
             }
             Missing::LookUp(lookup) => {
-                let render = |scope: &Scope<'_>| render::http(&lookup.request, scope);
+                let render = |scope: &Scope<'_>| {
+                    render::http(&lookup.request, scope).map_err(|error| super::chain(&error))
+                };
                 held.lookup = Some(if lookup.reads_event() {
-                    in_scope(connector, held, payload, &results, render)
+                    in_scope(connector, held, &sources, render)
                 } else {
                     let (tenant, wire) = (&held.claim.tenant, held.claim.key.wire());
                     let scope =
                         Scope { tenant: Some(tenant), effect_key: Some(&wire), ..Scope::default() };
-                    render(&scope).map_err(|error| super::chain(&error))
+                    render(&scope)
                 });
             }
         }
@@ -120,14 +110,43 @@ fn missing<'c>(connector: &'c Connector, held: &mut Held) -> Option<Missing<'c>>
 
 type Results = BTreeMap<Key, (String, Status, Option<Vec<u8>>)>;
 
-/// Renders with everything that was known of the event.
-fn in_scope<T>(
+/// What late requests and lines are made of.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    payloads: BTreeMap<Key, Payload>,
+    results: Results,
+}
+
+impl Sources {
+    /// Of these effects: their events, and the results of what they come after.
+    pub(super) async fn load<'h>(
+        tx: &mut PgConnection,
+        held: impl Iterator<Item = &'h Held> + Clone,
+    ) -> Result<Self, StoreError> {
+        let sorted = |keys: &mut dyn Iterator<Item = Key>| {
+            let mut keys: Vec<Key> = keys.collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys
+        };
+        let events = sorted(&mut held.clone().map(|held| held.claim.event));
+        if events.is_empty() {
+            return Ok(Self::default());
+        }
+        let after = sorted(&mut held.flat_map(|held| held.claim.after.iter().copied()));
+        let payloads = claim::payloads(tx, &events).await?;
+        Ok(Self { payloads, results: claim::results(tx, &after).await? })
+    }
+}
+
+/// Makes something with everything that was known of the event.
+pub(super) fn in_scope<T>(
     connector: &Connector,
     held: &Held,
-    payload: Option<&Payload>,
-    results: &Results,
-    render: impl FnOnce(&Scope<'_>) -> Result<T, render::RequestError>,
+    Sources { payloads, results }: &Sources,
+    make: impl FnOnce(&Scope<'_>) -> Result<T, String>,
 ) -> Result<T, String> {
+    let payload = payloads.get(&held.claim.event);
     let payload = payload.ok_or("the event's bytes were removed by retention")?;
     let stored = headers::decode(&payload.headers).ok_or("the kept headers cannot be read")?;
     let headers: Vec<Header<'_>> =
@@ -160,7 +179,7 @@ fn in_scope<T>(
         effect_key: Some(&wire),
         ..Scope::default()
     };
-    render(&scope).map_err(|error| super::chain(&error))
+    make(&scope)
 }
 
 fn recorded(after: &[Key], results: &Results) -> Result<Value, String> {

@@ -15,7 +15,7 @@
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
 //! - [`parked`] – records that were set aside: reasons, log lines
-//! - [`late`], [`headers`] – requests rendered from results; headers as bytes
+//! - [`late`], [`lines`], [`headers`] – requests and ledger lines made from results; headers as bytes
 
 mod call;
 mod claims;
@@ -28,6 +28,7 @@ mod keeper;
 mod lane;
 mod late;
 mod lease;
+mod lines;
 mod mailbox;
 pub(crate) mod memory;
 mod outcomes;

@@ -1,8 +1,10 @@
 //! What follows from how a claim ended, ready to be recorded. The pure core decides; here it becomes
 //! rows and counts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use oncely_connectors::effect::llm::{self, Tokens};
 use oncely_core::effect::lookup::{Finding, FindingClass, LookedUp};
 use oncely_core::effect::next::{HALT_MS, Next, Why, after_lookup, next_step};
 use oncely_core::effect::outcome::{Attempt, Outcome, OutcomeClass};
@@ -23,6 +25,8 @@ pub(super) struct Prepared {
     pub(super) held: Held,
     took: Duration,
     seen: Seen,
+    /// What a model says that its answer took.
+    tokens: Option<Tokens>,
     /// `None`: never sent, the claim goes back.
     pub(super) settlement: Option<Settlement>,
 }
@@ -38,6 +42,7 @@ enum Seen {
 pub(super) fn prepare(shared: &Shared, ended: Ended) -> Prepared {
     let Ended { held, how, took } = ended;
     let lane = shared.lane(held.rule);
+    let tokens = answer_of(lane, &how).and_then(llm::tokens);
     let (seen, settlement) = match (how, lane) {
         (How::Unsent, _) | (_, None) => (Seen::Nothing, None),
         (How::Held(why), Some(_)) => (Seen::Nothing, Some(held_back(&held, why))),
@@ -51,7 +56,14 @@ pub(super) fn prepare(shared: &Shared, ended: Ended) -> Prepared {
             (Seen::LookUp(class), Some(answered(lane, &held, looked_up)))
         }
     };
-    Prepared { held, took, seen, settlement }
+    Prepared { held, took, seen, tokens, settlement }
+}
+
+/// What a model answered, where one was asked.
+fn answer_of<'h>(lane: Option<&Arc<Lane>>, how: &'h How) -> Option<&'h Value> {
+    lane.filter(|lane| lane.asks_model)?;
+    let How::Attempted(attempt) = how else { return None };
+    attempt.outcome.result()
 }
 
 /// Nothing was done; everything but the state stays as it is.
@@ -102,8 +114,11 @@ fn attempted(lane: &Lane, held: &Held, attempt: Attempt, took: Duration) -> Sett
     let history = recorded.after_attempt(since_ms, class.is_failure());
     let next = next_step(&lane.policy, &history, &attempt.outcome, super::draw());
     let is_unknown = attempt.outcome == Outcome::Unknown;
+    // What was paid for stays on record with its attempt, whatever becomes of the effect.
+    let paid = if lane.asks_model { attempt.outcome.result() } else { None };
+    let text = paid.map_or(attempt.text, llm::note);
     let was_unknown = recorded.was_unknown || is_unknown;
-    let follows = Follows::from(next, attempt.text, recorded.asks);
+    let follows = Follows::from(next, text, recorded.asks);
     let first_success = follows.status == Status::Done && recorded.attempts == 0 && !was_unknown;
     Settlement {
         due_in_ms: follows.due_in_ms,
@@ -192,6 +207,9 @@ pub(super) fn count(shared: &Shared, prepared: &Prepared) {
         Seen::Nothing => {}
         Seen::Attempt(class) => metrics.attempt(class, prepared.took),
         Seen::LookUp(class) => metrics.looked_up(class),
+    }
+    if let Some(used) = prepared.tokens {
+        metrics.tokens(used.input, used.output);
     }
     let Some(settlement) = &prepared.settlement else { return };
     match (settlement.status, prepared.seen) {

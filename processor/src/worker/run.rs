@@ -301,6 +301,7 @@ fn start_parts(
         pipeline: mailbox,
         health: parts.health.clone(),
         stop: parts.stop.clone(),
+        lines: super::lines::names(&shared()),
     };
     vital.spawn("sweeper", sweeper.run());
     vital.spawn("asker", ask(session("asker"), questions, pipeline));

@@ -17,6 +17,7 @@ use super::claims::{Claims, Held};
 use super::endpoints::Writing;
 use super::lane::Lane;
 use super::lease::Lease;
+use super::lines::{self, Written};
 use super::mailbox::unsent;
 use super::prepared::{Prepared, count, prepare};
 use super::{Message, Shared};
@@ -57,6 +58,7 @@ struct Report {
     /// Final effects, and held ones: they let offsets go.
     let_go: Vec<Key>,
     claimed: Vec<Held>,
+    lines: Written,
 }
 
 impl Settler {
@@ -99,6 +101,7 @@ impl Settler {
                     self.shared.database.back(self.session.task());
                     self.shared.metrics.stage(Stage::Settle, clock::since(begun));
                     batch.iter().for_each(|prepared| count(&self.shared, prepared));
+                    report.lines.count(&self.shared);
                     // When the pipeline has ended, it forgot its records.
                     drop(self.pipeline.send(Message::LetGo(report.let_go)));
                     let claimed = self.pipeline.send(Message::Claimed(report.claimed));
@@ -140,12 +143,17 @@ impl Settler {
         }
         if !lanes.is_empty() {
             let take_slot = |name: &str| slots.take_for(name);
+            let is_line = |name: &str| lines::is_line(&shared, name);
             let claiming = settle::Claiming {
                 worker,
                 connector_id: shared.connector_id,
                 take_slot: &take_slot,
+                is_line: &is_line,
             };
-            let woken = settle::wake(&mut tx, &lanes, Some(claiming)).await?;
+            let mut woken = settle::wake(&mut tx, &lanes, Some(claiming)).await?;
+            let let_go = &mut report.let_go;
+            report.lines =
+                lines::write_woken(&mut tx, &shared, &mut woken, claiming, let_go).await?;
             report.let_go.extend(woken.skipped);
             let rule = |name: &str| shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
             let held = |(name, claim): (String, _)| {

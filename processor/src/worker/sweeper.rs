@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::claims::{Claims, Held};
 use super::lease::Lease;
+use super::lines::{self, Written};
 use super::mailbox::Mailbox;
 use super::prepared::tell;
 use super::{Message, Shared};
@@ -24,7 +25,7 @@ use crate::store::claim;
 use crate::store::lease;
 use crate::store::settle;
 use crate::store::sweep::{self, Expired, Takeover};
-use crate::store::{Session, StoreError, register};
+use crate::store::{self, Session, StoreError, register};
 use crate::task::Stopped;
 
 /// How often due effects are looked for.
@@ -51,6 +52,8 @@ pub(super) struct Sweeper {
     pub(super) pipeline: Mailbox,
     pub(super) health: Health,
     pub(super) stop: watch::Receiver<bool>,
+    /// Names of ledger lines that wait for other effects.
+    pub(super) lines: Vec<String>,
 }
 
 impl Sweeper {
@@ -88,6 +91,9 @@ impl Sweeper {
             }
             if swept.is_ok() {
                 swept = self.claim_due().await;
+            }
+            if swept.is_ok() && !self.lines.is_empty() {
+                swept = self.session.patience().bounded(self.write_lines()).await;
             }
             if swept.is_ok() && passed(&mut slow_last, SLOW_EVERY) {
                 swept = self.session.patience().bounded(self.slow()).await;
@@ -196,6 +202,31 @@ impl Sweeper {
             shared.metrics.claims_adopted(u64::try_from(claims).unwrap_or(u64::MAX));
             self.pipeline.send(Message::Claimed(held));
         }
+        Ok(())
+    }
+
+    /// Writes ledger lines that became due where nobody settled: by a person's word, or from the beginning.
+    async fn write_lines(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let connection = self.session.connection().await?;
+        let id = shared.connector_id;
+        let mut lanes = store::lines::due_lanes(connection, id, &self.lines, SLICE).await?;
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        lanes.sort_unstable();
+        let names = self.lines.clone();
+        let mut tx = self.session.begin().await?;
+        settle::lock_lanes(&mut tx, shared.lane_lock(), &lanes).await?;
+        let due = store::lines::lock_due(&mut tx, id, &names, &lanes).await?;
+        let (mut written, mut let_go) = (Written::default(), Vec::new());
+        lines::write(&mut tx, &shared, due, &mut written, &mut let_go).await?;
+        let woken = settle::wake(&mut tx, &lanes, None).await?;
+        tx.commit().await?;
+        written.count(&shared);
+        shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
+        let_go.extend(woken.skipped);
+        self.pipeline.send(Message::LetGo(let_go));
         Ok(())
     }
 

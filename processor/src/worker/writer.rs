@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncely_core::connector::{Connector, EffectBody};
+use oncely_core::connector::{Connector, EffectRule};
 use oncely_core::decide::{self, Ending, Input, Place, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
@@ -300,7 +300,7 @@ async fn load(
         .filter_map(|(_, input)| input.event.entity.as_ref().map(|entity| entity.key))
         .collect();
     let entities: Vec<Key> = entities.into_iter().collect();
-    let calls = connector.effects.iter().any(|rule| matches!(rule.body, EffectBody::Call(_)));
+    let calls = connector.effects.iter().any(EffectRule::is_tracked);
     let mut known = decide::Known::default();
     if !entities.is_empty() {
         // The order of effects hangs on the lock. Without any the guarded write of each entity is
@@ -363,7 +363,7 @@ async fn write(
     }
     if !plan.ledger.is_empty() {
         let written: BTreeSet<Key> =
-            batch::write_ledger(tx, plan, connector).await?.into_iter().collect();
+            batch::write_lines(tx, &plan.ledger, connector).await?.into_iter().collect();
         if written.len() < plan.ledger.len() {
             let keys = plan.ledger.keys().filter(|key| !written.contains(key));
             return Err(Undone::Collided(keys.copied().collect()));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oncely_rig::provider::Log;
 use oncely_rig::provider::log::Entry;
 
-use crate::ledger::{Ledger, Owed};
+use crate::ledger::{Ending, Ledger, Owed};
 use crate::wiring::Wiring;
 
 /// What the log says of one owed effect.
@@ -62,12 +62,17 @@ pub(super) fn seen(
 
 pub(super) fn check(ledger: &Ledger, wiring: &Wiring, log: &Log) -> Vec<String> {
     let (all, mut wrong) = seen(ledger, wiring, log);
-    for (key, times) in log.repeated() {
+    let is_again = |key: &str| {
+        let mut of_key = all.iter().filter(|(_, seen)| seen.keys.contains(key));
+        of_key.any(|(owed, _)| ledger.owed.get(owed) == Some(&Ending::Again))
+    };
+    for (key, times) in log.repeated().into_iter().filter(|(key, _)| !is_again(key)) {
         wrong.push(format!("I1: key {key} took effect {times} times"));
     }
     let mut owners: BTreeMap<&str, &Owed> = BTreeMap::new();
     for (owed, seen) in &all {
-        if seen.applied > 1 {
+        let again = ledger.owed.get(owed) == Some(&Ending::Again);
+        if seen.applied > 1 + u64::from(again) {
             wrong.push(format!("I1: {owed:?} took effect {} times", seen.applied));
         }
         if seen.keys.len() > 1 {

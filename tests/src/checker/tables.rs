@@ -162,7 +162,7 @@ impl Tables {
         for (owed, ending) in &ledger.owed {
             let effect = wiring.effects.iter().find(|effect| effect.id == owed.effect);
             if effect.is_some_and(|effect| effect.endpoint.is_empty()) {
-                wrong.extend(self.line(ledger, owed));
+                wrong.extend(self.line(ledger, owed, *ending));
                 continue;
             }
             let rows: Vec<_> = self
@@ -194,8 +194,8 @@ impl Tables {
         wrong
     }
 
-    /// A line of the usage ledger, once for its event.
-    fn line(&self, ledger: &Ledger, owed: &Owed) -> Option<String> {
+    /// A line of the usage ledger, once for its event; none where what it comes after was not done.
+    fn line(&self, ledger: &Ledger, owed: &Owed, ending: Ending) -> Option<String> {
         let of_mark: BTreeSet<_> = ledger
             .sent
             .iter()
@@ -204,10 +204,27 @@ impl Tables {
             .collect();
         let lines =
             self.lines.iter().filter(|(name, at)| *name == owed.effect && of_mark.contains(at));
-        match lines.count() {
-            1 => None,
-            other => Some(format!("I2: {owed:?} has {other} lines in the usage ledger")),
-        }
+        let lines = lines.count();
+        let mut rows = self
+            .effects
+            .iter()
+            .filter(|(name, id, ..)| *name == owed.effect && id.contains(&owed.mark));
+        let status = rows.next().map_or("done", |(_, _, status, _)| status);
+        let fits = match ending {
+            Ending::Blocked => lines == 0 && status == "waiting",
+            Ending::Skipped => lines == 0 && status == "skipped",
+            Ending::Rejected => lines == 0 && status == "rejected",
+            Ending::DoneOrHeld => lines == usize::from(status == "done"),
+            Ending::Done | Ending::Assumed | Ending::Again | Ending::Held | Ending::Unwanted => {
+                lines == 1 && status == "done"
+            }
+        };
+        let more = rows.next().is_some();
+        (!fits || more).then(|| {
+            format!(
+                "I2: {owed:?} has {lines} lines in the usage ledger and is {status}, not {ending:?}"
+            )
+        })
     }
 
     /// I3: every entity is at the highest version that was accepted.
@@ -235,6 +252,7 @@ fn ended(owed: &Owed, ending: Ending, status: &str, seen: Option<&Seen>) -> Opti
     let applied = seen.map_or(0, |seen| seen.applied);
     let fits = match ending {
         Ending::Done => status == "done" && applied == 1,
+        Ending::Again => status == "done" && applied == 2,
         Ending::DoneOrHeld => match status {
             "done" => applied == 1,
             "held" => applied <= 1,

@@ -197,9 +197,11 @@ impl World {
         }
         let secrets = self.dir().join("secrets");
         std::fs::create_dir_all(&secrets).unwrap();
-        for name in ["billing_token", "mail_token"] {
+        for name in ["billing_token", "mail_token", "model_token"] {
             std::fs::write(secrets.join(name), "token-of-the-story\n").unwrap();
         }
+        // The one tenant of the examples.
+        std::fs::write(secrets.join("webhook-acct_7"), WEBHOOK_SECRETS[0].1).unwrap();
         for (name, secret) in WEBHOOK_SECRETS {
             std::fs::write(secrets.join(name), secret).unwrap();
         }

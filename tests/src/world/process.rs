@@ -185,6 +185,7 @@ impl World {
         set("BILLING_URL", &provider);
         set("MAIL_URL", &provider);
         set("SETTLE_URL", &format!("{provider}/keyed/settlements"));
+        set("MODEL_URL", &format!("{provider}/model/v1"));
         set("SMTP_URL", &format!("smtp://{}", self.smtp_proxy.addr()));
         set("ONCELY_SECRETS_DIR", &self.dir().join("secrets").to_string_lossy());
         set("STORY_TOKEN", "token-of-the-story");

@@ -67,6 +67,7 @@ impl Compiler<'_> {
         request.for_each_read(&mut |path| reads_results |= path.root == Root::Effects);
         Some(EffectBody::Call(Box::new(CallRule {
             kind: raw.kind.valid().map_or("http", |(_, kind)| kind.name()),
+            model: None,
             request,
             reads_results,
             record,

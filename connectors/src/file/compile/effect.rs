@@ -67,7 +67,18 @@ impl RawEffectType {
                 "record",
                 "limits",
             ],
-            Self::Llm | Self::Publish => &[],
+            Self::Llm => &[
+                "chat",
+                "profile",
+                "idempotency",
+                "timeout",
+                "retry",
+                "on_unknown",
+                "lookup",
+                "record",
+                "limits",
+            ],
+            Self::Publish => &[],
         }
     }
 }
@@ -134,9 +145,10 @@ impl Compiler<'_> {
             RawEffectType::Http => self.http(raw, at),
             RawEffectType::Billing => self.billing(raw, at),
             RawEffectType::Email => self.email(raw, at),
-            RawEffectType::Ledger => self.ledger(raw, at),
+            RawEffectType::Ledger => self.ledger(raw, at, !after.is_empty()),
             RawEffectType::Webhook => self.webhook(raw, at),
-            RawEffectType::Llm | RawEffectType::Publish => {
+            RawEffectType::Llm => self.llm(raw, at),
+            RawEffectType::Publish => {
                 let name = kind.name();
                 self.not_yet(kind_span, &format!("an effect of type `{name}`"), name);
                 None
@@ -183,6 +195,7 @@ impl Compiler<'_> {
             ("template", raw.template.as_ref().and_then(Field::span)),
             ("provider", raw.provider.as_ref().and_then(Field::span)),
             ("profile", raw.profile.as_ref().and_then(Field::span)),
+            ("chat", raw.chat.as_ref().and_then(Field::span)),
             ("endpoint", raw.endpoint.as_ref().and_then(Field::span)),
             ("event_type", raw.event_type.as_ref().and_then(Field::span)),
             ("at", raw.at.as_ref().and_then(Field::span)),
@@ -204,25 +217,27 @@ impl Compiler<'_> {
         }
     }
 
-    fn ledger(&mut self, raw: &RawEffect, at: Span) -> Option<EffectBody> {
+    /// `waits`: it comes after other effects.
+    fn ledger(&mut self, raw: &RawEffect, at: Span, waits: bool) -> Option<EffectBody> {
         let Some(entry) = &raw.entry else {
             self.missing("ledger.entry", at);
             return None;
         };
         let (span, entry): (Span, &RawEntry) = entry.valid()?;
         self.need(&entry.account, "entry.account", span);
-        let account = self.expr(&entry.account, text::DECIDED);
+        let account = self.expr(&entry.account, text::LINE);
         let metric = self.need(&entry.metric, "entry.metric", span);
-        let metric = metric
-            .and_then(|(span, text)| self.template_in(span, text, Target::Text, text::DECIDED));
+        let metric =
+            metric.and_then(|(span, text)| self.template_in(span, text, Target::Text, text::LINE));
         self.need(&entry.quantity, "entry.quantity", span);
-        let quantity = self.expr(&entry.quantity, text::DECIDED);
-        let when = entry.at.as_ref().map(|at| self.expr(at, text::DECIDED));
+        let quantity = self.expr(&entry.quantity, text::LINE);
+        let when = entry.at.as_ref().map(|at| self.expr(at, text::LINE));
         let when = match when {
             None => None,
             Some(when) => Some(when?),
         };
-        let rule = LedgerRule { account: account?, metric: metric?, quantity: quantity?, at: when };
+        let (account, metric, quantity) = (account?, metric?, quantity?);
+        let rule = LedgerRule { account, metric, quantity, at: when, waits };
         Some(EffectBody::Ledger(Box::new(rule)))
     }
 }

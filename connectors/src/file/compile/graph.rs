@@ -78,7 +78,10 @@ impl Compiler<'_> {
                         let finding = Finding::new(Code::ResultNotThere, effect.id.span(), text);
                         Some(finding.help(format!("add `after: [{name}]`")))
                     }
-                    Some(read) => unrecorded(&path, name, raw.get(read).map(|(_, e)| *e), effect),
+                    Some(read) => {
+                        let made = effects.iter().find(|rule| &*rule.id == name);
+                        unrecorded(&path, name, (raw.get(read).map(|(_, e)| *e), made), effect)
+                    }
                 };
                 if let Some(finding) = finding {
                     self.add(finding);
@@ -92,7 +95,7 @@ impl Compiler<'_> {
 fn unrecorded(
     path: &Path,
     name: &str,
-    read: Option<&RawEffect>,
+    (read, made): (Option<&RawEffect>, Option<&EffectRule>),
     by: &RawEffect,
 ) -> Option<Finding> {
     let wanted = match path.steps.get(1) {
@@ -105,6 +108,13 @@ fn unrecorded(
         .flat_map(|record| &record.0)
         .filter_map(|(name, _)| name.get().map(String::as_str))
         .collect();
+    // Some types record of themselves what every answer has.
+    let implied: &[_] = match made.map(|rule| &rule.body) {
+        Some(EffectBody::Call(call)) => &call.record,
+        Some(EffectBody::Ledger(_)) | None => &[],
+    };
+    let implied = implied.iter().map(|(name, _)| &**name);
+    let recorded: Vec<&str> = recorded.into_iter().chain(implied).collect();
     if recorded.contains(&&**wanted) {
         return None;
     }
@@ -127,17 +137,20 @@ fn before(graph: &[Vec<usize>], index: usize) -> BTreeSet<usize> {
     all
 }
 
-/// The paths below `effects` that an effect's request reads.
+/// The paths below `effects` that an effect's request or line reads.
 pub(super) fn results_read(rule: &EffectRule) -> Vec<Path> {
     let mut paths = BTreeSet::new();
-    if let EffectBody::Call(call) = &rule.body {
-        let mut of_results = |path: &Path| {
-            if path.root == Root::Effects {
-                paths.insert(path.clone());
-            }
-        };
-        call.request.for_each_read(&mut of_results);
-        call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(&mut of_results));
+    let mut of_results = |path: &Path| {
+        if path.root == Root::Effects {
+            paths.insert(path.clone());
+        }
+    };
+    match &rule.body {
+        EffectBody::Call(call) => {
+            call.request.for_each_read(&mut of_results);
+            call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(&mut of_results));
+        }
+        EffectBody::Ledger(line) => line.for_each_read(&mut of_results),
     }
     paths.into_iter().collect()
 }

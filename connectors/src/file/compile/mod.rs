@@ -7,6 +7,7 @@ mod effect;
 mod email;
 mod graph;
 mod identity;
+mod llm;
 mod lookup;
 mod profile;
 mod repeat;

@@ -33,6 +33,11 @@ pub(super) const DECIDED: Scope = Scope {
     roots: &[Root::Event, Root::Headers, Root::Meta, Root::Tenant, Root::State],
     place: "when it is decided what is owed",
 };
+/// When a line of the usage ledger is written.
+pub(super) const LINE: Scope = Scope {
+    roots: &[Root::Event, Root::Headers, Root::Meta, Root::Tenant, Root::State, Root::Effects],
+    place: "in a line of the ledger",
+};
 /// When a request is made.
 pub(super) const REQUEST: Scope = Scope {
     roots: &[

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::read::{Entries, Field, Later};
 use super::super::words::{Backoff, Millis, OneOrMany, PerTime, Window};
-use super::{RawLookup, RawTree};
+use super::{RawChat, RawLookup, RawTree};
 
 /// One outside action.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,6 +44,8 @@ pub(crate) struct RawEffect {
     /// What the provider does with our requests: a profile that comes with the program or is declared
     /// under `profiles`; the type's own unless set.
     pub(crate) profile: Option<Field<String>>,
+    /// For `llm`: which model is asked what.
+    pub(crate) chat: Option<Field<RawChat>>,
     /// For `webhook`: who is called, and with which secrets it is signed.
     pub(crate) endpoint: Option<Field<RawEndpoint>>,
     /// For `webhook`: a template; with it the body is `{ type, timestamp, data }`.
@@ -81,7 +83,6 @@ pub(crate) enum RawEffectType {
     Billing,
     Ledger,
     Webhook,
-    #[schemars(skip)]
     Llm,
     #[schemars(skip)]
     Publish,

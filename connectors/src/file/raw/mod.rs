@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "what is refused while reading is never read afterwards")]
 
+mod chat;
 mod effect;
 mod lookup;
 mod profile;
@@ -13,6 +14,7 @@ mod shapes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use self::chat::*;
 pub(crate) use self::effect::*;
 pub(crate) use self::lookup::*;
 pub(crate) use self::profile::*;

@@ -7,6 +7,7 @@
 
 mod fold;
 pub mod known;
+mod line;
 mod owed;
 pub mod plan;
 mod state;
@@ -14,6 +15,8 @@ mod verdict;
 
 pub use fold::decide;
 pub use known::{EffectRow, EntityRow, InboxRow, Known, Place};
+pub use line::ledger_line;
+pub use owed::Refusal;
 pub use plan::{
     Decision, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, ParkReason, ParkedNew,
     PayloadNew, Plan,

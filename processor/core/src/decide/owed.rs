@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::known::{EffectRow, Known};
+use super::line::ledger_line;
 use super::plan::{EffectNew, LedgerNew, Moved, ParkReason};
-use crate::connector::{
-    CallRule, Connector, EffectBody, EffectRule, LedgerRule, OnStale, RequestRule,
-};
+use crate::connector::{CallRule, Connector, EffectBody, EffectRule, OnStale};
 use crate::effect::order::{Turn, turn};
 use crate::effect::status::Status;
 use crate::event::Event;
@@ -17,7 +16,7 @@ use crate::expr::{Expr, Path, Root, Scope, StateView};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hasher, Key, PART_BYTES_MAX};
 use crate::render;
-use crate::value::{Decimal, Value};
+use crate::value::Value;
 
 /// All that one event owes.
 #[derive(Debug, Default)]
@@ -30,14 +29,19 @@ pub(super) struct Owed {
 }
 
 /// Why an event cannot owe what its connector says.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) reason: ParkReason,
-    pub(super) detail: String,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: ParkReason,
+    /// For a person: what is wrong and where. Holds no values of the event.
+    pub detail: String,
 }
 
 impl Refusal {
-    fn expression(rule: &EffectRule, place: &str, error: impl std::fmt::Display) -> Self {
+    pub(super) fn expression(
+        rule: &EffectRule,
+        place: &str,
+        error: impl std::fmt::Display,
+    ) -> Self {
         let detail = format!("effects.{}.{place}: {error}", rule.id);
         Self { reason: ParkReason::ExpressionFailed, detail }
     }
@@ -74,31 +78,38 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
     for (index, rule) in connector.effects.iter().enumerate() {
         let Some(key) = keys.get(index).copied().flatten() else { continue };
         match &rule.body {
-            EffectBody::Ledger(body) => {
-                let line = line(rule, index, body, event, &scope)?;
+            EffectBody::Ledger(body) if !body.waits => {
+                let line = ledger_line(rule, index, body, (event.key, &event.tenant), &scope)?;
                 match question.known.ledger.get(&key) {
                     None => owed.ledger.push((key, line)),
                     Some(content) if *content == line.content => {}
                     Some(_) => return Err(conflict(rule, "ledger line")),
                 }
+                continue;
+            }
+            EffectBody::Ledger(_) | EffectBody::Call(_) => {}
+        }
+        let (new, needs_event_later) = match &rule.body {
+            EffectBody::Ledger(body) => {
+                let hash = inputs(|visit| body.for_each_read(visit), &scope);
+                (effect(question, index, (None, hash)), true)
             }
             EffectBody::Call(body) => {
-                let call = call(question, rule, index, body, key, &scope)?;
-                owed.keys.push(key);
-                match question.known.effects.get(&key) {
-                    None => {
-                        statuses.insert(key, Status::Waiting);
-                        owed.needs_payload |= body.needs_event_later();
-                        owed.effects.push((key, call));
-                    }
-                    Some(EffectRow { status, request_hash })
-                        if *request_hash == call.request_hash =>
-                    {
-                        statuses.insert(key, *status);
-                    }
-                    Some(_) => return Err(conflict(rule, "request")),
-                }
+                let request = request(rule, body, key, &scope)?;
+                (effect(question, index, request), body.needs_event_later())
             }
+        };
+        owed.keys.push(key);
+        match question.known.effects.get(&key) {
+            None => {
+                statuses.insert(key, Status::Waiting);
+                owed.needs_payload |= needs_event_later;
+                owed.effects.push((key, new));
+            }
+            Some(EffectRow { status, request_hash }) if *request_hash == new.request_hash => {
+                statuses.insert(key, *status);
+            }
+            Some(_) => return Err(conflict(rule, "request")),
         }
     }
     let none = Vec::new();
@@ -155,43 +166,46 @@ fn key(
     Ok(Key::effect(&connector.scope, &event.tenant, &rule.id, &parts))
 }
 
-fn call(
-    question: &Question<'_>,
+/// The request's bytes, unless it can only be made later, and what tells it from another one.
+type Rendered = (Option<Vec<u8>>, Key);
+
+fn request(
     rule: &EffectRule,
-    index: usize,
     body: &CallRule,
     key: Key,
     scope: &Scope<'_>,
-) -> Result<EffectNew, Refusal> {
-    let event = question.event;
+) -> Result<Rendered, Refusal> {
     let wire = key.wire();
     let scope = Scope { effect_key: Some(&wire), ..*scope };
-    let (request, request_hash) = if body.reads_results {
-        (None, inputs(&body.request, &scope))
-    } else {
-        let request = render::request(&body.request, &scope).map_err(|error| Refusal {
-            reason: ParkReason::RequestFailed,
-            detail: format!("effects.{}.request: {}", rule.id, chain(&error)),
-        })?;
-        let bytes = request.to_bytes();
-        let hash = Hasher::new("request").bytes(&bytes).finish();
-        (Some(bytes), hash)
-    };
-    Ok(EffectNew {
+    if body.reads_results {
+        return Ok((None, inputs(|visit| body.request.for_each_read(visit), &scope)));
+    }
+    let request = render::request(&body.request, &scope).map_err(|error| Refusal {
+        reason: ParkReason::RequestFailed,
+        detail: format!("effects.{}.request: {}", rule.id, chain(&error)),
+    })?;
+    let bytes = request.to_bytes();
+    let hash = Hasher::new("request").bytes(&bytes).finish();
+    Ok((Some(bytes), hash))
+}
+
+fn effect(question: &Question<'_>, rule: usize, (request, request_hash): Rendered) -> EffectNew {
+    let event = question.event;
+    EffectNew {
         event: event.key,
         lane: event.entity.as_ref().map_or(event.key, |entity| entity.key),
         version: event.entity.as_ref().map_or(0, |entity| entity.version),
-        rule: index,
+        rule,
         tenant: event.tenant.clone(),
         business_id: event.id.clone(),
         request_hash,
         request,
         after: Vec::new(),
         turn: Turn::Ready,
-    })
+    }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -202,8 +216,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Stands for the request of an effect that cannot be rendered yet: what it reads of the event.
-fn inputs(rule: &RequestRule, scope: &Scope<'_>) -> Key {
+/// Stands for what cannot be made yet: what it reads of the event.
+fn inputs(for_each_read: impl FnOnce(&mut dyn FnMut(&Path)), scope: &Scope<'_>) -> Key {
     let mut hasher = Hasher::new("request inputs");
     let mut feed = |path: &Path| {
         if path.root != Root::Effects {
@@ -212,69 +226,6 @@ fn inputs(rule: &RequestRule, scope: &Scope<'_>) -> Key {
             hasher = hasher.clone().bytes(hash.as_bytes());
         }
     };
-    rule.for_each_read(&mut feed);
+    for_each_read(&mut feed);
     hasher.finish()
-}
-
-fn line(
-    rule: &EffectRule,
-    index: usize,
-    body: &LedgerRule,
-    event: &Event,
-    scope: &Scope<'_>,
-) -> Result<LedgerNew, Refusal> {
-    let at = |place, expr: &Expr| {
-        expr.eval(scope).map_err(|error| Refusal::expression(rule, place, error))
-    };
-    let account = at("entry.account", &body.account)?;
-    let account = account.as_key_part().filter(|text| (1..=PART_BYTES_MAX).contains(&text.len()));
-    let account = account.ok_or_else(|| {
-        Refusal::expression(rule, "entry.account", "is no text or integer of 1 to 512 bytes")
-    })?;
-    let metric = body.metric.render(scope);
-    let metric =
-        metric.map_err(|error| Refusal::expression(rule, "entry.metric", chain(&error)))?;
-    if !(1..=PART_BYTES_MAX).contains(&metric.len()) {
-        let what = format!("has {} bytes, not 1 to {PART_BYTES_MAX}", metric.len());
-        return Err(Refusal::expression(rule, "entry.metric", what));
-    }
-    let quantity = match at("entry.quantity", &body.quantity)? {
-        Value::Int(number) => number.to_string(),
-        Value::Decimal(number) => number.normalized(),
-        Value::Text(text) => match Decimal::parse(&text) {
-            Some(number) => number.normalized(),
-            None => return Err(Refusal::expression(rule, "entry.quantity", "is no number")),
-        },
-        other @ (Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_)) => {
-            let what = format!("is {}, not a number", other.kind());
-            return Err(Refusal::expression(rule, "entry.quantity", what));
-        }
-    };
-    let at_ms = match &body.at {
-        None => None,
-        Some(expr) => {
-            let value = at("entry.at", expr)?;
-            let time = crate::time::millis(&value);
-            Some(time.ok_or_else(|| {
-                let what = "is neither an RFC 3339 time nor integer milliseconds since 1970";
-                Refusal::expression(rule, "entry.at", what)
-            })?)
-        }
-    };
-    let content = Hasher::new("ledger line")
-        .part(&account)
-        .part(&metric)
-        .part(&quantity)
-        .part(&at_ms.map_or_else(String::new, |ms| ms.to_string()))
-        .finish();
-    Ok(LedgerNew {
-        event: event.key,
-        content,
-        rule: index,
-        tenant: event.tenant.clone(),
-        account: account.into(),
-        metric: metric.into(),
-        quantity: quantity.into(),
-        at_ms,
-    })
 }

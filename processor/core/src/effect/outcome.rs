@@ -44,6 +44,12 @@ pub enum OutcomeClass {
 }
 
 impl Outcome {
+    /// What was recorded of a success.
+    pub fn result(&self) -> Option<&Value> {
+        let Self::Done(result) = self else { return None };
+        Some(result)
+    }
+
     pub fn class(&self) -> OutcomeClass {
         match self {
             Self::Done(_) => OutcomeClass::Done,

@@ -3,11 +3,12 @@
 use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_as, query_file_scalar};
+use uuid::Uuid;
 
 use super::audit::{self, Entry};
 use super::effects::{self, AttemptRow, EffectRow};
 use super::parked::Origin;
-use crate::store::columns::{key, keys, uuid};
+use crate::store::columns::{key, keys, uuid, uuids};
 use crate::store::error::Result;
 
 /// A connector, as far as keys of its events need it.
@@ -98,6 +99,7 @@ pub struct ParkedEntry {
 
 #[derive(Clone, Debug)]
 pub struct LedgerRow {
+    pub key: Uuid,
     pub name: String,
     pub account: String,
     pub metric: String,
@@ -115,15 +117,16 @@ pub async fn history(connection: &mut PgConnection, tenant: &str, event: Key) ->
         let owed = keys(row.effects);
         history.effects = effects::of_keys(connection, &owed).await?;
         history.attempts = effects::attempts(connection, &owed).await?;
-        subjects.extend(owed);
         let lines = query_file_as!(
             LedgerRow,
             "src/store/sql/admin_ledger_of.sql",
             tenant,
             uuid(event),
-            row.first_seen_at
+            row.first_seen_at,
+            &uuids(&owed)
         );
         history.ledger = lines.fetch_all(&mut *connection).await?;
+        subjects.extend(owed);
         history.inbox = Some(InboxRow {
             first_seen_at: row.first_seen_at,
             outcome: row.outcome,

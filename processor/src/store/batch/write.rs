@@ -1,7 +1,9 @@
 //! What the batch transaction writes of a plan.
 
+use std::collections::BTreeMap;
+
 use oncely_core::connector::Connector;
-use oncely_core::decide::Plan;
+use oncely_core::decide::{LedgerNew, Plan};
 use oncely_core::effect::order::Turn;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
@@ -185,23 +187,25 @@ pub async fn write_inbox(tx: &mut PgConnection, plan: &Plan) -> Result<Written> 
 }
 
 /// Writes ledger lines and gives the keys that were new.
-pub async fn write_ledger(
+pub async fn write_lines(
     tx: &mut PgConnection,
-    plan: &Plan,
+    lines: &BTreeMap<Key, LedgerNew>,
     connector: (&Connector, i32),
 ) -> Result<Vec<Key>> {
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
     let (rules, connector_id) = connector;
-    let lines: Vec<_> = plan.ledger.iter().collect();
-    let key_ = uuids(lines.iter().map(|(key, _)| *key));
-    let event = uuids(lines.iter().map(|(_, line)| &line.event));
-    let content = uuids(lines.iter().map(|(_, line)| &line.content));
+    let key_ = uuids(lines.keys());
+    let event = uuids(lines.values().map(|line| &line.event));
+    let content = uuids(lines.values().map(|line| &line.content));
     let name = |rule: usize| rules.effects.get(rule).map_or("", |rule| &*rule.id);
-    let names: Vec<&str> = lines.iter().map(|(_, line)| name(line.rule)).collect();
-    let tenant: Vec<&str> = lines.iter().map(|(_, line)| &*line.tenant).collect();
-    let account: Vec<&str> = lines.iter().map(|(_, line)| &*line.account).collect();
-    let metric: Vec<&str> = lines.iter().map(|(_, line)| &*line.metric).collect();
-    let quantity: Vec<&str> = lines.iter().map(|(_, line)| &*line.quantity).collect();
-    let at: Vec<_> = lines.iter().map(|(_, line)| line.at_ms).collect();
+    let names: Vec<&str> = lines.values().map(|line| name(line.rule)).collect();
+    let tenant: Vec<&str> = lines.values().map(|line| &*line.tenant).collect();
+    let account: Vec<&str> = lines.values().map(|line| &*line.account).collect();
+    let metric: Vec<&str> = lines.values().map(|line| &*line.metric).collect();
+    let quantity: Vec<&str> = lines.values().map(|line| &*line.quantity).collect();
+    let at: Vec<_> = lines.values().map(|line| line.at_ms).collect();
     let rows = query_file!(
         "src/store/sql/ledger_insert.sql",
         &key_,

@@ -1,5 +1,5 @@
--- Usage lines of one event. They were written with it, so their time is its time.
-SELECT name, account, metric, quantity::text AS "quantity!", created_at
+-- Usage lines of one event: written with it, so that their time is its time, or later, as its effects.
+SELECT key, name, account, metric, quantity::text AS "quantity!", created_at
 FROM oncely.ledger
-WHERE tenant = $1 AND event = $2 AND created_at = $3
+WHERE (tenant = $1 AND event = $2 AND created_at = $3) OR key = ANY($4::uuid[])
 ORDER BY name, key

@@ -190,19 +190,26 @@ pub(super) fn success(request: &Request, effect: &Effect) -> Reply {
             }
             body
         }
-        Kind::Model => {
-            let (prompt, completion) = (request.body.len() / 4, 8);
-            let text = format!("answer {}", effect.effect_no);
-            json!({"id": effect.id, "object": "chat.completion", "choices": [{"index": 0,
-                "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": prompt, "completion_tokens": completion,
-                    "total_tokens": prompt.saturating_add(completion)}})
-        }
+        Kind::Model => return completion(request, effect),
         Kind::Keyed | Kind::Webhook | Kind::Lookup | Kind::Plain | Kind::Smtp | Kind::Unknown => {
             json!({"id": effect.id, "key": effect.key})
         }
     };
     Reply::json(200, &body)
+}
+
+/// An answer of a model: another one for each call, with what it used and the call's own number.
+fn completion(request: &Request, effect: &Effect) -> Reply {
+    let (prompt, completion) = (request.body.len() / 4, 8);
+    let asked = serde_json::from_slice::<Value>(&request.body).unwrap_or_default();
+    let model = asked.get("model").cloned().unwrap_or_default();
+    let text = format!("answer {}", effect.effect_no);
+    let body = json!({"id": effect.id, "object": "chat.completion", "model": model,
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion,
+            "total_tokens": prompt.saturating_add(completion)}});
+    Reply::json(200, &body).with("X-Request-Id", format!("req_{:08}", effect.effect_no))
 }
 
 /// The answer to a look-up.
