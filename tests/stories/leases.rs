@@ -74,6 +74,30 @@ async fn e1_the_database_is_away_for_ten_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e4_a_commit_that_no_standby_has_yet_is_no_claim() {
+    let wiring = Wiring::invoices("unconfirmed").effects([charge(), note(), usage()]);
+    let mut world = World::plan(wiring).own_postgres().start().await;
+    world.run().await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    let calls = world.provider.counts().received;
+    // A standby that everybody waits for, and that is not there.
+    world.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
+    world.sql("SELECT pg_reload_conf()").await;
+    world.pay_many(5, 8, 2).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'
+                 AND application_name LIKE 'oncely % writer %'";
+    world.until("commits that wait", async || world.count(waits).await > 0).await;
+    // The lease of a worker whose heartbeats wait, too, is over by then.
+    world.until("the worker to say so", async || !world.workers[0].is_ready().await).await;
+    assert_eq!(world.provider.counts().received, calls, "a claim that may be lost sends nothing");
+    world.sql("ALTER SYSTEM RESET synchronous_standby_names").await;
+    world.sql("SELECT pg_reload_conf()").await;
+    world.settled().await;
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e1_the_database_answers_nobody_for_a_while() {
     let wiring = Wiring::invoices("silent").effects([charge(), usage()]);
     let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;

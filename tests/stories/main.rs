@@ -27,6 +27,7 @@ mod poison;
 mod profiles;
 mod rebalances;
 mod repeats;
+mod reports;
 mod running;
 mod sharing;
 mod topics;
