@@ -393,3 +393,31 @@ fn the_licence_that_cargo_names_is_there_in_full() {
     assert!(text.contains("Apache License\n                           Version 2.0, January 2004"));
     assert!(text.contains("END OF TERMS AND CONDITIONS"), "the text was cut");
 }
+
+#[test]
+fn every_case_has_a_test_or_a_reason() {
+    let cases = fs::read_to_string(root().join("tests/CASES.md")).unwrap();
+    let tests: BTreeSet<String> = rust()
+        .iter()
+        .flat_map(|file| file.text.split("fn ").skip(1).map(word).collect::<Vec<_>>())
+        .collect();
+    let mut wrong = Vec::new();
+    for row in cases.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| case")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let (case, reason) = (cells[0], cells[2]);
+        let part = case.to_lowercase();
+        let has_test = tests.iter().any(|test| test.split('_').any(|word| word == part));
+        if !has_test && reason.is_empty() {
+            wrong.push(format!("{case} has neither a test of its name nor a reason"));
+        }
+        let named = reason.split('`').skip(1).step_by(2).filter(|name| word(name) == **name);
+        let gone = named.filter(|name| name.contains('_') && !tests.contains(*name));
+        wrong.extend(gone.map(|name| format!("{case} names {name}, which is no test")));
+    }
+    nothing("tests/CASES.md tells where each case is tried", wrong);
+}
+
+/// The identifier at the beginning of a text.
+fn word(text: &str) -> String {
+    text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+}
