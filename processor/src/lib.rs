@@ -6,6 +6,7 @@
 //! - [`demo`]: a world of its own in which everything goes wrong, and the count at the end
 //! - [`http`]: metrics and health
 //! - [`kafka`]: records in, offsets out
+//! - [`prove`]: a connector's own rules, with a crash at every point
 //! - [`store`]: everything in PostgreSQL
 
 #![cfg_attr(
@@ -28,6 +29,7 @@ pub mod crash;
 pub mod demo;
 pub mod http;
 pub mod kafka;
+pub mod prove;
 pub mod store;
 pub mod task;
 pub mod telemetry;

@@ -159,7 +159,7 @@ impl Round {
             }
             Fault::LostCommit => self.world.database_proxy.set(Mode::lose_commit()),
             Fault::ProviderDown => self.world.provider.listener_off().await,
-            Fault::ProviderBad => self.world.provider.set_rates(bad_answers(self.plan.seed)),
+            Fault::ProviderBad => self.world.provider.set_rates(bad_answers(&self.plan)),
             Fault::ProviderSlow => self.world.provider.set_latency(Duration::from_millis(350)),
         }
         None
@@ -223,7 +223,19 @@ impl Round {
             self.load(CHUNK * 2).await;
         }
         tokio::time::sleep(lasts).await;
+        // A busy machine takes its time for a broker; what else is wrong does not go on for so long.
+        self.calm();
         self.world.own_kafka().start_again(broker).await.unwrap();
+    }
+
+    /// Ends what goes on at networks and at the provider.
+    fn calm(&mut self) {
+        self.world.provider.set_rates(FaultRates::default());
+        for proxy in [&self.world.provider_proxy, &self.world.smtp_proxy] {
+            proxy.cut_all();
+            proxy.set(Mode::Pass);
+        }
+        self.world.database_proxy.set(Mode::Pass);
     }
 
     async fn heal(&mut self) {
@@ -307,9 +319,9 @@ fn break_network(proxy: &Proxy, network: Network) {
 }
 
 /// A fifth of all calls; after three of one key its next one is well.
-fn bad_answers(seed: u64) -> FaultRates {
+fn bad_answers(plan: &Plan) -> FaultRates {
     let busy = Answer::StatusBefore { status: 429, retry_after_s: Some(1) };
-    let rates = vec![
+    let mut rates = vec![
         (0.05, Answer::CloseAfter),
         (0.04, Answer::StatusAfter { status: 502 }),
         (0.03, Answer::status(503)),
@@ -318,5 +330,11 @@ fn bad_answers(seed: u64) -> FaultRates {
         (0.02, Answer::HalfBody),
         (0.03, Answer::DelayMs(400)),
     ];
-    FaultRates { seed, rates, attempts_max: 3 }
+    if plan.letters {
+        // A mail server's code is its word: one that takes a mail and refuses it lies.
+        rates.retain(|(_, answer)| {
+            !matches!(answer, Answer::StatusBefore { .. } | Answer::StatusAfter { .. })
+        });
+    }
+    FaultRates { seed: plan.seed, rates, attempts_max: 3 }
 }

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::prove::needs_programs;
 use crate::config::ConfigErrors;
 use crate::demo::DemoError;
 use crate::kafka::KafkaError;
+use crate::prove::ProveError;
 use crate::store::error::NextStep;
 use crate::store::{SchemaError, StoreError};
 use crate::worker::RunError;
@@ -56,6 +58,8 @@ pub(super) enum CliError {
     Kafka { what: String, source: KafkaError },
     #[error("the processor stopped")]
     Run { source: RunError },
+    #[error("nothing could be proven")]
+    Prove { source: Box<ProveError> },
     #[error("the demo could not be shown")]
     Demo { source: Box<DemoError> },
     #[error("{what}")]
@@ -90,6 +94,8 @@ impl CliError {
                 RunError::Fatal { .. } | RunError::Lost { .. } => Exit::Failed,
             },
             Self::Demo { source } => of_demo(source),
+            Self::Prove { source } if needs_programs(source) => Exit::Unavailable,
+            Self::Prove { .. } => Exit::Failed,
             Self::Store { source, .. } => of_store(source),
             Self::Migrate { source } => of_schema(source),
             Self::Failed(_) | Self::Unreadable { .. } | Self::Start { .. } => Exit::Failed,

@@ -17,6 +17,7 @@ mod migrate;
 mod parked;
 mod print;
 mod progress;
+mod prove;
 mod run;
 mod schema;
 mod test;
@@ -86,6 +87,17 @@ Examples:
   oncely test connectors/invoice-paid.yaml --event samples/paid.json
   oncely test connectors/invoice-paid.yaml --event paid.json --event paid.json --output json")]
     Test(test::Test),
+    /// Let a process die at every crash point, and see what becomes of each effect
+    #[command(after_help = "\
+The connector's own rules and sample events, a private database and broker, and a provider that this
+program plays; nobody else is called, and no secret is needed. Exit code 1 when an effect took place
+twice, was lost, or was counted as done without having taken place.
+
+Examples:
+  oncely prove connectors/invoice-paid.yaml
+  oncely prove mine/signup.yaml --event mine/ada.json
+  oncely prove mine/signup.yaml --point after-request --output json")]
+    Prove(prove::Prove),
     /// Run connectors until told to stop
     #[command(after_help = "\
 SIGTERM stops cleanly: what is in flight is settled first. Settings: oncely help settings
@@ -220,6 +232,7 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Run(run) => run.run(context),
         Command::Demo(demo) => demo.run(context),
         Command::Test(test) => test.run(context),
+        Command::Prove(prove) => prove.run(context),
         Command::Schema => Ok(schema::run()),
         Command::Help(help) => help.run(),
         Command::Validate(validate) => asked(validate.run(context)),

@@ -44,7 +44,7 @@ impl Test {
     }
 }
 
-fn sample(path: &Path) -> Result<Sample, CliError> {
+pub(super) fn sample(path: &Path) -> Result<Sample, CliError> {
     let unreadable = |source| CliError::Unreadable { path: path.to_owned(), source };
     let bytes = fs::read(path).map_err(unreadable)?;
     Ok(Sample { name: path.display().to_string(), bytes })

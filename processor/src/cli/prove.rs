@@ -1,0 +1,297 @@
+//! `oncely prove`: a crash at every point, with the connector's own rules, against a provider that this
+//! program plays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use oncely_connectors::file::{Check, Compiled};
+use oncely_core::connector::{Connector, EffectBody};
+use oncely_core::key::Key;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, counted, table};
+use super::context::Context;
+use super::dry_run::{Sample, play};
+use super::exit::{CliError, Exit};
+use super::load::load;
+use super::print;
+use super::test::sample;
+use crate::crash::{Order, Point};
+use crate::prove::{self, Class, Fate, Options, ProveError, Window};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Prove {
+    /// A connector file [setting: ONCELY_CONNECTORS]
+    paths: Vec<PathBuf>,
+    /// Publish this event instead of those of the file's tests; more of them are published in order
+    #[arg(long, value_name = "FILE")]
+    event: Vec<PathBuf>,
+    /// Crash at this point only; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = point)]
+    point: Vec<Point>,
+}
+
+fn point(text: &str) -> Result<Point, String> {
+    Order::from_str(text).map(|order| order.point).map_err(|error| error.to_string())
+}
+
+impl Prove {
+    pub(super) fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let files = super::load::files(context, &self.paths)?;
+        let [file] = files.as_slice() else {
+            let many = format!("one connector is proven at a time, and there are {}", files.len());
+            return Err(CliError::Usage(format!("{many}: name its file")));
+        };
+        let mut compiled = load(context, &self.paths, Check::Offline)?.connectors()?;
+        let Some(one) = compiled.pop() else {
+            return Err(CliError::Usage("the file holds no connector".to_owned()));
+        };
+        let samples = self.samples(&one)?;
+        let owed = owed(&one.connector, &samples)?;
+        let options = Options {
+            file: file.canonicalize().unwrap_or_else(|_| file.clone()),
+            samples: samples.into_iter().map(|sample| sample.bytes).collect(),
+            owed,
+            points: self.point,
+            program: std::env::current_exe().map_err(|source| CliError::Start { source })?,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|source| CliError::Start { source })?;
+        let connector = Arc::new(one.connector);
+        let progress = |done: usize, all: usize| {
+            if done.checked_rem(8) == Some(0) || done == all {
+                print::note(&format!("{done} of {} played", counted(all, "crash point")));
+            }
+        };
+        let local = tokio::task::LocalSet::new();
+        let proof = local.run_until(prove::run(&connector, &options, &progress));
+        let windows = runtime.block_on(proof);
+        drop(local);
+        // What is left hangs at the provider on purpose.
+        runtime.shutdown_background();
+        let windows = windows.map_err(|source| CliError::Prove { source: Box::new(source) })?;
+        Ok(answer(&connector, &options, &windows))
+    }
+
+    /// What was named, else the events of that test which owes most.
+    fn samples(&self, one: &Compiled) -> Result<Vec<Sample>, CliError> {
+        if !self.event.is_empty() {
+            return self.event.iter().map(|path| sample(path)).collect();
+        }
+        let mut best: (usize, Vec<Sample>) = (0, Vec::new());
+        for case in &one.tests {
+            let paths = case.events.iter().map(|event| event.path.as_path());
+            let samples = paths.map(sample).collect::<Result<Vec<_>, _>>()?;
+            let owes = play(&one.connector, &samples).plan.effects.len();
+            if owes > best.0 || best.1.is_empty() {
+                best = (owes, samples);
+            }
+        }
+        if best.1.is_empty() {
+            let text = "the file has no `tests:` with events; publish some with --event FILE";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        Ok(best.1)
+    }
+}
+
+/// The calls that the samples owe, by key.
+fn owed(connector: &Connector, samples: &[Sample]) -> Result<Vec<(Key, usize)>, CliError> {
+    let plan = play(connector, samples).plan;
+    let owed: Vec<_> = plan.effects.iter().map(|(key, effect)| (*key, effect.rule)).collect();
+    if owed.is_empty() && plan.ledger.is_empty() {
+        let text = "the sample events owe no effect, so there is nothing to prove: choose others \
+                    with --event FILE";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    Ok(owed)
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// How often each end came about.
+#[derive(Default)]
+struct Count {
+    safe: usize,
+    held: usize,
+    given_up: usize,
+    risks: usize,
+    not_reached: usize,
+}
+
+impl Count {
+    fn of(windows: &[Window]) -> Self {
+        let mut count = Self::default();
+        for window in windows {
+            let worst = window.verdicts.iter().map(|verdict| &verdict.fate).max();
+            let counter = match worst {
+                _ if !window.reached => &mut count.not_reached,
+                None | Some(Fate::Safe | Fate::Behind) => &mut count.safe,
+                Some(Fate::GivenUp) => &mut count.given_up,
+                Some(Fate::Held) => &mut count.held,
+                Some(Fate::Risk(_)) => &mut count.risks,
+            };
+            *counter = counter.saturating_add(1);
+        }
+        count
+    }
+}
+
+fn answer(connector: &Connector, options: &Options, windows: &[Window]) -> Answer {
+    let count = Count::of(windows);
+    let mut text = format!(
+        "\n{}: {}, published twice; in each line a process dies there and another one takes over\n\n",
+        connector.name,
+        counted(options.samples.len(), "sample event")
+    );
+    text.push_str(&classes(connector));
+    text.push_str(&windows_table(connector, windows));
+    text.push_str(&words(connector, windows, &count));
+    let json = json!({
+        "connector": *connector.name,
+        "points": windows.iter().map(window_json).collect::<Vec<_>>(),
+        "safe": count.safe,
+        "held": count.held,
+        "given_up": count.given_up,
+        "risks": count.risks,
+        "not_reached": count.not_reached,
+    });
+    let exit = if count.risks == 0 { Exit::Ok } else { Exit::Failed };
+    Answer { exit, ..Answer::new(text, json) }
+}
+
+fn calls(connector: &Connector) -> impl Iterator<Item = (&str, Class)> {
+    connector.effects.iter().filter_map(|rule| match &rule.body {
+        EffectBody::Call(call) => Some((&*rule.id, Class::of(call))),
+        EffectBody::Ledger(_) => None,
+    })
+}
+
+/// What the file says of each effect whose outcome is not known.
+fn classes(connector: &Connector) -> String {
+    let mut text = String::new();
+    let width = connector.effects.iter().map(|rule| rule.id.len()).max().unwrap_or(0);
+    for rule in &connector.effects {
+        let said = match &rule.body {
+            EffectBody::Ledger(_) => {
+                "a row in the batch transaction: once with the event, or not at all"
+            }
+            EffectBody::Call(call) => match Class::of(call) {
+                Class::Keyed => {
+                    "class A: the provider keeps our key, and the same bytes are sent again"
+                }
+                Class::Asked => {
+                    "class B: the provider is asked, and \"not found\" is believed late"
+                }
+                Class::Neither => "class C: nobody can be asked; it is held for a person",
+                Class::Assumed => "class C: nobody can be asked; the file says to count it as done",
+            },
+        };
+        text.push_str(&format!("  {:<width$}  {said}\n", rule.id));
+    }
+    text.push('\n');
+    text
+}
+
+fn windows_table(connector: &Connector, windows: &[Window]) -> String {
+    let shown: Vec<&str> = calls(connector).map(|(id, _)| id).collect();
+    let mut header = vec!["crash", "windows"];
+    header.extend(&shown);
+    let rows = windows.iter().map(|window| {
+        let mut row = vec![window.point.to_string(), window.point.step.windows().to_owned()];
+        for id in &shown {
+            let verdict = window.verdicts.iter().find(|verdict| *verdict.effect == **id);
+            row.push(match verdict.map(|verdict| &verdict.fate) {
+                None if !window.reached => "not reached".to_owned(),
+                None => String::new(),
+                Some(fate) => fate_word(fate).to_owned(),
+            });
+        }
+        row
+    });
+    table(&header, rows.collect())
+}
+
+const fn fate_word(fate: &Fate) -> &'static str {
+    match fate {
+        Fate::Safe => "safe",
+        Fate::Behind => "behind it",
+        Fate::GivenUp => "given up",
+        Fate::Held => "held",
+        Fate::Risk(_) => "RISK",
+    }
+}
+
+/// What the table means for whoever runs this connector.
+fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
+    let Count { safe, held, given_up, risks, not_reached } = count;
+    let mut text = format!("\n{safe} safe, {held} held, {given_up} given up, {risks} at risk");
+    if *not_reached > 0 {
+        text.push_str(&format!(", {not_reached} that this connector does not come to"));
+    }
+    text.push_str("\n\n");
+    for (id, _) in calls(connector) {
+        let mut risky: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut open = Vec::new();
+        for window in windows {
+            for verdict in window.verdicts.iter().filter(|verdict| *verdict.effect == *id) {
+                match &verdict.fate {
+                    Fate::Risk(why) => {
+                        let points = risky.entry(why).or_default();
+                        points.insert(window.point.to_string());
+                    }
+                    Fate::Held => open.push(format!(
+                        "{} (on record: {})",
+                        window.point,
+                        window.point.step.on_record(window.point.side)
+                    )),
+                    Fate::Safe | Fate::Behind | Fate::GivenUp => {}
+                }
+            }
+        }
+        for (why, points) in risky {
+            let points = points.into_iter().collect::<Vec<_>>().join(", ");
+            text.push_str(&format!("RISK  {id} {why}, after a crash at {points}\n"));
+        }
+        if !open.is_empty() {
+            text.push_str(&format!(
+                "held  {id}: it took place at most once, and a person is asked, after a crash at\n      {}\n",
+                open.join("\n      ")
+            ));
+        }
+    }
+    text.push_str(
+        "\nsafe: it took place once, whatever died, and Kafka's second delivery changed nothing.\n\
+         What this cannot show: whether your provider keeps keys, or can be asked, as the file says. \
+         Times were shortened,\nvalues recorded of answers are made up, and nobody but this program was called.\n",
+    );
+    text
+}
+
+fn window_json(window: &Window) -> Value {
+    let Point { step, side } = window.point;
+    let effects = window.verdicts.iter().map(|verdict| {
+        let why = match &verdict.fate {
+            Fate::Risk(why) => Some(why),
+            Fate::Safe | Fate::Behind | Fate::GivenUp | Fate::Held => None,
+        };
+        json!({ "effect": *verdict.effect, "end": fate_word(&verdict.fate), "why": why })
+    });
+    json!({
+        "point": window.point.to_string(),
+        "windows": step.windows(),
+        "on_record": step.on_record(side),
+        "reached": window.reached,
+        "effects": effects.collect::<Vec<_>>(),
+    })
+}
+
+/// Whether somebody has to put something in place first.
+pub(super) const fn needs_programs(error: &ProveError) -> bool {
+    matches!(error, ProveError::NoPostgres { .. })
+}

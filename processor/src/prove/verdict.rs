@@ -1,0 +1,120 @@
+//! What became of each effect, by the provider's log and the table of effects.
+
+use oncely_core::connector::Connector;
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use oncely_rig::provider::Log;
+
+use crate::crash::Point;
+use crate::store::admin::effects::EffectRow;
+
+/// A crash point, and what became of every effect that was owed.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub point: Point,
+    /// A connector does not come to every point.
+    pub reached: bool,
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Window {
+    pub(super) const fn not_reached(point: Point) -> Self {
+        Self { point, reached: false, verdicts: Vec::new() }
+    }
+}
+
+/// The worst that became of the effects of one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The effect's id in the connector file.
+    pub effect: Box<str>,
+    pub fate: Fate,
+}
+
+/// What became of an effect, from well to badly.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// It took place once, and that is on record.
+    Safe,
+    /// It waits behind one that is held, or its predecessor was given up.
+    Behind,
+    /// Given up without having taken place, and on record as a dead letter.
+    GivenUp,
+    /// At most once, and a person is asked.
+    Held,
+    /// What must not be, in words.
+    Risk(String),
+}
+
+/// The verdict on each rule that was owed anything.
+pub(super) fn of(
+    connector: &Connector,
+    owed: &[(Key, usize)],
+    rows: &[EffectRow],
+    log: &Log,
+    finished: bool,
+) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (number, rule) in connector.effects.iter().enumerate() {
+        let of_rule = owed.iter().filter(|(_, of)| *of == number);
+        let fates = of_rule.map(|(key, _)| {
+            let row = rows.iter().find(|row| row.key == *key);
+            fate(row.map(|row| row.status), applied(log, *key), finished)
+        });
+        if let Some(fate) = fates.max() {
+            verdicts.push(Verdict { effect: rule.id.clone(), fate });
+        }
+    }
+    verdicts
+}
+
+/// How often a key took effect; a mail's is a part of its Message-ID.
+fn applied(log: &Log, key: Key) -> u64 {
+    let wire = key.wire();
+    let counts = log.effects_per_key();
+    counts.iter().filter(|(known, _)| known.contains(&wire)).map(|(_, count)| count).sum()
+}
+
+fn fate(status: Option<Status>, applied: u64, finished: bool) -> Fate {
+    let risk = |text: &str| Fate::Risk(text.to_owned());
+    match (status, applied) {
+        (_, 2..) => Fate::Risk(format!("took effect {applied} times")),
+        (Some(Status::Done), 1) => Fate::Safe,
+        (Some(Status::Done), 0) => risk("counted as done, and it never took place"),
+        (Some(Status::Held), _) => Fate::Held,
+        (Some(Status::Rejected), 0) => Fate::GivenUp,
+        (Some(Status::Skipped), 0) | (Some(Status::Waiting), 0) if finished => Fate::Behind,
+        (Some(Status::Rejected | Status::Skipped), _) => risk("given up, and it took place"),
+        (None, _) => risk("it was forgotten"),
+        (Some(Status::Waiting | Status::Claimed | Status::Unknown), _) => {
+            risk("nobody finishes it")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_counts_and_nothing_is_taken_for_well() {
+        assert_eq!(fate(Some(Status::Done), 1, true), Fate::Safe);
+        assert_eq!(fate(Some(Status::Held), 0, true), Fate::Held);
+        assert_eq!(fate(Some(Status::Held), 1, true), Fate::Held);
+        assert_eq!(fate(Some(Status::Waiting), 0, true), Fate::Behind);
+        for (status, applied, finished) in [
+            (Some(Status::Done), 2, true),
+            (Some(Status::Held), 2, true),
+            (Some(Status::Done), 0, true),
+            (Some(Status::Rejected), 1, true),
+            (Some(Status::Waiting), 0, false),
+            (Some(Status::Unknown), 1, true),
+            (None, 0, true),
+            (None, 1, true),
+        ] {
+            let fate = fate(status, applied, finished);
+            assert!(matches!(fate, Fate::Risk(_)), "{status:?} {applied} {finished}: {fate:?}");
+        }
+        assert!(Fate::Risk(String::new()) > Fate::Held && Fate::Held > Fate::Safe);
+    }
+}

@@ -1,0 +1,103 @@
+//! `oncely prove`, as a person runs it: what it says of each class of provider.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a failed test should stop at once"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../connectors/examples");
+
+/// Runs the command with an environment that names no server and no secret.
+fn prove(args: &[&str]) -> (i32, Value, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncely"));
+    command.arg("prove").args(args).args(["--output", "json"]).stdin(Stdio::null());
+    for name in ["ONCELY_DATABASE_URL", "ONCELY_KAFKA_BROKERS", "ONCELY_SECRETS_DIR"] {
+        command.env_remove(name);
+    }
+    let output = command.output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code().expect("an end"), json, errors)
+}
+
+/// How an effect ended after a crash at a point.
+fn end(json: &Value, point: &str, effect: &str) -> String {
+    let points = json["points"].as_array().unwrap();
+    let found = points.iter().find(|one| one["point"] == point).unwrap();
+    let effects = found["effects"].as_array().unwrap();
+    let of_effect = effects.iter().find(|one| one["effect"] == effect);
+    of_effect.map(|one| one["end"].as_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn w5_w6_what_each_class_of_provider_comes_to() {
+    let points =
+        ["--point", "after-request", "--point", "before-outcome", "--point", "after-position"];
+    let of = |file: &str| {
+        let file = format!("{EXAMPLES}/{file}");
+        prove(&[&[file.as_str()], &points[..]].concat())
+    };
+    let (code, keyed, errors) = of("invoice-paid.yaml");
+    assert_eq!(code, 0, "{errors}");
+    assert_eq!((&keyed["safe"], &keyed["risks"]), (&3.into(), &0.into()), "{keyed}");
+    assert_eq!(end(&keyed, "after-request", "settle"), "safe");
+    assert_eq!(end(&keyed, "after-request", "receipt"), "safe", "what comes after it as well");
+    let (code, asked, errors) = of("payout-requested.yaml");
+    assert_eq!(code, 0, "{errors}");
+    assert_eq!(asked["safe"], 3, "{asked}");
+    let (code, neither, errors) = of("invoice-receipt-smtp.yaml");
+    assert_eq!(code, 0, "held is no risk: {errors}");
+    assert_eq!(end(&neither, "after-request", "receipt"), "held");
+    assert_eq!(end(&neither, "after-position", "receipt"), "safe");
+}
+
+#[test]
+fn what_is_counted_as_done_and_never_took_place_is_a_risk() {
+    let dir = std::env::temp_dir().join(format!("oncely-prove-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let file = write(
+        &dir,
+        "guess.yaml",
+        "version: 1
+connector: guess
+source: { topics: [guesses] }
+identity: { id: event.id, fingerprint: [event.id] }
+effects:
+  - id: note
+    type: http
+    key: event.id
+    request: { method: POST, url: \"https://nobody.example.com/notes\", json: { id: \"{{ event.id }}\" } }
+    on_unknown: assume_done
+",
+    );
+    let event = write(&dir, "event.json", r#"{"id":"g_1"}"#);
+    let args =
+        [file.as_str(), "--event", &event, "--point", "before-connect", "--point", "after-end"];
+    let (code, json, errors) = prove(&args);
+    assert_eq!(code, 1, "{errors}");
+    assert_eq!(end(&json, "before-connect", "note"), "RISK", "{json}");
+    assert_eq!(end(&json, "after-end", "note"), "safe", "{json}");
+    let (code, _, errors) = prove(&[&file]);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("--event"), "without events nothing can be proven: {errors}");
+    let (code, _, errors) = prove(&[&file, "--event", &event, "--point", "nowhere"]);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("after-batch-commit"), "points are named: {errors}");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
