@@ -62,6 +62,19 @@ fn w5_w6_what_each_class_of_provider_comes_to() {
 }
 
 #[test]
+fn w5_p14_what_hangs_on_a_paid_answer() {
+    let file = format!("{EXAMPLES}/llm-run.yaml");
+    let points = ["--point", "before-connect", "--point", "after-settle-commit"];
+    let (code, json, errors) = prove(&[&[file.as_str()], &points[..]].concat());
+    assert_eq!(code, 0, "{errors}");
+    assert_eq!(end(&json, "before-connect", "answer"), "held", "{json}");
+    for effect in ["tokens_in", "tokens_out", "tell"] {
+        assert_eq!(end(&json, "before-connect", effect), "behind it", "{effect}: {json}");
+        assert_eq!(end(&json, "after-settle-commit", effect), "safe", "{effect}: {json}");
+    }
+}
+
+#[test]
 fn what_is_counted_as_done_and_never_took_place_is_a_risk() {
     let dir = std::env::temp_dir().join(format!("oncely-prove-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();

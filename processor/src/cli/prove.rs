@@ -103,8 +103,10 @@ impl Prove {
 /// The calls that the samples owe, by key.
 fn owed(connector: &Connector, samples: &[Sample]) -> Result<Vec<(Key, usize)>, CliError> {
     let plan = play(connector, samples).plan;
-    let owed: Vec<_> = plan.effects.iter().map(|(key, effect)| (*key, effect.rule)).collect();
-    if owed.is_empty() && plan.ledger.is_empty() {
+    let effects = plan.effects.iter().map(|(key, effect)| (*key, effect.rule));
+    let lines = plan.ledger.iter().map(|(key, line)| (*key, line.rule));
+    let owed: Vec<_> = effects.chain(lines).collect();
+    if owed.is_empty() {
         let text = "the sample events owe no effect, so there is nothing to prove: choose others \
                     with --event FILE";
         return Err(CliError::Usage(text.to_owned()));
@@ -165,13 +167,6 @@ fn answer(connector: &Connector, options: &Options, windows: &[Window]) -> Answe
     Answer { exit, ..Answer::new(text, json) }
 }
 
-fn calls(connector: &Connector) -> impl Iterator<Item = (&str, Class)> {
-    connector.effects.iter().filter_map(|rule| match &rule.body {
-        EffectBody::Call(call) => Some((&*rule.id, Class::of(call))),
-        EffectBody::Ledger(_) => None,
-    })
-}
-
 /// What the file says of each effect whose outcome is not known.
 fn classes(connector: &Connector) -> String {
     let mut text = String::new();
@@ -199,7 +194,7 @@ fn classes(connector: &Connector) -> String {
 }
 
 fn windows_table(connector: &Connector, windows: &[Window]) -> String {
-    let shown: Vec<&str> = calls(connector).map(|(id, _)| id).collect();
+    let shown: Vec<&str> = connector.effects.iter().map(|rule| &*rule.id).collect();
     let mut header = vec!["crash", "windows"];
     header.extend(&shown);
     let rows = windows.iter().map(|window| {
@@ -235,7 +230,7 @@ fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
         text.push_str(&format!(", {not_reached} that this connector does not come to"));
     }
     text.push_str("\n\n");
-    for (id, _) in calls(connector) {
+    for id in connector.effects.iter().map(|rule| &*rule.id) {
         let mut risky: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let mut open = Vec::new();
         for window in windows {

@@ -41,7 +41,7 @@ pub struct Options {
     pub file: PathBuf,
     /// Values of sample records, in their order.
     pub samples: Vec<Vec<u8>>,
-    /// What the samples owe: effects by key, with the index of their rule.
+    /// What the samples owe: effects and ledger lines by key, with the index of their rule.
     pub owed: Vec<(Key, usize)>,
     /// Which points; all when empty.
     pub points: Vec<Point>,

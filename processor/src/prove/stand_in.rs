@@ -22,6 +22,10 @@ const SETTLE_MS: u64 = 1_400;
 const ATTEMPTS_MAX: u32 = 50;
 const BACKOFF_MS: (u64, u64) = (50, 300);
 const ELAPSED_MS_MAX: u64 = 60_000;
+/// The type of effects that ask a model.
+const MODEL: &str = "llm";
+/// What a model is said to have used, where its provider keeps keys or can be asked.
+const USED: &str = r#"{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}"#;
 /// Signs webhooks to nobody.
 const SIGNING: &str = "whsec_b25jZS1vbmNlLW9uY2Utb25jZS1vbmNlLW9uY2U=";
 
@@ -49,11 +53,12 @@ impl Class {
         }
     }
 
-    /// Where the provider plays it.
-    const fn endpoint(self) -> &'static str {
+    /// Where the provider plays it. One of models answers as models do.
+    fn endpoint(self, call: &CallRule) -> &'static str {
         match self {
             Self::Keyed => "keyed",
             Self::Asked => "lookup",
+            Self::Neither | Self::Assumed if call.kind == MODEL => "model",
             Self::Neither | Self::Assumed => "plain",
         }
     }
@@ -114,25 +119,21 @@ impl StandIn {
     }
 
     fn replace_call(self, id: &str, call: &mut CallRule) -> Result<(), StandInError> {
-        let url = |class: Class| {
-            let (port, endpoint) = (self.http, class.endpoint());
+        let class = Class::of(call);
+        let (port, endpoint) = (self.http, class.endpoint(call));
+        let url = || {
             // The key stands in the url as well, so that the provider's log has it for every class.
             let text = format!("http://127.0.0.1:{port}/{endpoint}/{id}?key={{{{ effect.key }}}}");
             Template::compile(&text, Target::Url)
         };
-        let class = Class::of(call);
-        for (name, value) in &mut call.record {
-            *value = Expr::compile(&format!("\"{name}\""))?;
+        let names: Vec<Box<str>> = call.record.iter().map(|(name, _)| name.clone()).collect();
+        if endpoint != "model" {
+            call.record = made_up(call, &names)?;
         }
-        let record = |call: &CallRule| -> Result<Vec<_>, ExprError> {
-            let names = call.record.iter().map(|(name, _)| name.clone());
-            names.map(|name| Ok((name.clone(), Expr::compile(&format!("\"{name}\""))?))).collect()
-        };
-        let made_up = record(call)?;
         match &mut call.request {
-            RequestRule::Http(http) => replace_http(http, url(class)?),
+            RequestRule::Http(http) => replace_http(http, url()?),
             RequestRule::Webhook(webhook) => {
-                replace_http(&mut webhook.http, url(class)?);
+                replace_http(&mut webhook.http, url()?);
                 webhook.secrets = vec![SigningSecret::Shared(SecretText(SIGNING.into()))];
                 webhook.allow.push("127.0.0.1".into());
             }
@@ -142,18 +143,19 @@ impl StandIn {
                 smtp.auth = None;
             }
         }
+        let made_up_of_lookup = made_up(call, &names)?;
         if let Some(lookup) = &mut call.lookup {
             *lookup = LookupRule {
                 request: HttpRule {
                     method: "GET".into(),
-                    url: url(class)?,
+                    url: url()?,
                     headers: Vec::new(),
                     auth: None,
                     body: BodyRule::None,
                 },
                 done: Expr::compile("response.json.total > 0")?,
                 not_found: None,
-                record: made_up,
+                record: made_up_of_lookup,
                 answer: None,
                 settle_ms: SETTLE_MS,
                 on_not_found: lookup.on_not_found,
@@ -165,6 +167,15 @@ impl StandIn {
         call.limits.rate = None;
         Ok(())
     }
+}
+
+/// Values for what is recorded of answers: no provider of ours knows what the real one says.
+fn made_up(call: &CallRule, names: &[Box<str>]) -> Result<Vec<(Box<str>, Expr)>, ExprError> {
+    let value = |name: &str| match name {
+        "usage" if call.kind == MODEL => USED.to_owned(),
+        name => format!("\"{name}\""),
+    };
+    names.iter().map(|name| Ok((name.clone(), Expr::compile(&value(name))?))).collect()
 }
 
 fn replace_http(http: &mut HttpRule, url: Template) {

@@ -1,6 +1,8 @@
 //! What became of each effect, by the provider's log and the table of effects.
 
-use oncely_core::connector::Connector;
+use std::collections::BTreeSet;
+
+use oncely_core::connector::{Connector, EffectBody};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use oncely_rig::provider::Log;
@@ -46,20 +48,30 @@ pub enum Fate {
     Risk(String),
 }
 
+/// Where it is looked for.
+pub(super) struct Found {
+    pub(super) rows: Vec<EffectRow>,
+    /// Lines of the usage ledger.
+    pub(super) lines: BTreeSet<Key>,
+    pub(super) log: Log,
+    /// Nothing is left to do that anybody but a person will do.
+    pub(super) finished: bool,
+}
+
 /// The verdict on each rule that was owed anything.
-pub(super) fn of(
-    connector: &Connector,
-    owed: &[(Key, usize)],
-    rows: &[EffectRow],
-    log: &Log,
-    finished: bool,
-) -> Vec<Verdict> {
+pub(super) fn of(connector: &Connector, owed: &[(Key, usize)], found: &Found) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (number, rule) in connector.effects.iter().enumerate() {
         let of_rule = owed.iter().filter(|(_, of)| *of == number);
         let fates = of_rule.map(|(key, _)| {
-            let row = rows.iter().find(|row| row.key == *key);
-            fate(row.map(|row| row.status), applied(log, *key), finished)
+            let row = found.rows.iter().find(|row| row.key == *key);
+            let status = row.map(|row| row.status);
+            match &rule.body {
+                EffectBody::Call(_) => fate(status, applied(&found.log, *key), found.finished),
+                // Its key is unique there; one that does not wait for others has no other row.
+                EffectBody::Ledger(_) if found.lines.contains(key) => Fate::Safe,
+                EffectBody::Ledger(_) => fate(status, 0, found.finished),
+            }
         });
         if let Some(fate) = fates.max() {
             verdicts.push(Verdict { effect: rule.id.clone(), fate });

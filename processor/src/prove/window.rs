@@ -9,7 +9,7 @@ use oncely_rig::provider::{Fault, Rule};
 
 use super::stage::Stage;
 use super::stand_in::Class;
-use super::verdict::{self, Window};
+use super::verdict::{self, Found, Window};
 use super::{Options, ProveError};
 use crate::clock;
 use crate::crash::{Action, Order, Point, Step};
@@ -49,10 +49,13 @@ pub(super) async fn play(
     stage.write(&options.samples).await?;
     let finished = finish(&mut stage).await?;
     let log = stage.provider.read_log().map_err(super::stage::server("the provider's log"))?;
-    let keys: Vec<_> = options.owed.iter().map(|(key, _)| *key).collect();
+    let mut keys: Vec<_> = options.owed.iter().map(|(key, _)| *key).collect();
+    keys.sort_unstable();
     let connection = stage.session().connection().await?;
     let rows = crate::store::admin::effects::of_keys(connection, &keys).await?;
-    let verdicts = verdict::of(connector, &options.owed, &rows, &log, finished);
+    let lines = crate::store::batch::load_ledger(connection, &keys).await?;
+    let found = Found { rows, lines: lines.into_keys().collect(), log, finished };
+    let verdicts = verdict::of(connector, &options.owed, &found);
     stage.kill_all().await?;
     Ok(Window { point, reached: true, verdicts })
 }
