@@ -116,7 +116,8 @@ CREATE SEQUENCE oncely.fence AS bigint;
 
 -- The effect ledger. `lane` orders effects: the entity's key, or the event's where there is no
 -- entity. A waiting row without a due time is blocked by an earlier effect. `owners` counts the inbox
--- rows that name it: the last one that is removed takes it along. `failures` are the attempts that the
+-- rows that name it: the last one that is removed takes it along. `due_at` is `infinity` while its record is in
+-- the outbox. `failures` are the attempts that the
 -- retry plan counts, `failing_since` when their unbroken row began. `unknown_at` is when the last attempt
 -- began that may have been applied, or when the worker of one was found dead: "not found" is believed so
 -- long after it. `asks`: the provider is to be asked before anything is sent again; `lookups` counts how
@@ -251,6 +252,47 @@ CREATE UNIQUE INDEX parked_record ON oncely.parked (source, record_partition, re
 CREATE UNIQUE INDEX parked_effect ON oncely.parked (effect) WHERE effect IS NOT NULL;
 CREATE INDEX parked_newest ON oncely.parked (kind, connector, parked_at);
 CREATE INDEX parked_event ON oncely.parked (event) WHERE event IS NOT NULL;
+
+-- Records that are to be published: those of `publish` effects, whose key is the message id, and dead
+-- letters for their topic. What is sent is rendered from the effect's request or from the parked row. Rows
+-- of one `sequence` (topic and key) are sent in the order of their ids, one after the other; a held one holds
+-- those behind it. An effect whose record is here waits, due at `infinity`.
+CREATE TABLE oncely.outbox (
+    id             bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    message        uuid        NOT NULL UNIQUE,
+    sequence       uuid        NOT NULL,
+    parked         bigint,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    finished_at    timestamptz,
+    sent_offset    bigint,
+    connector      integer     NOT NULL,
+    sent_partition integer,
+    attempts       integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    slice          smallint    NOT NULL CHECK (slice BETWEEN 0 AND 31),
+    status         text        COLLATE "C" NOT NULL DEFAULT 'waiting'
+        CHECK (status IN ('waiting', 'held', 'done', 'skipped')),
+    topic          text        COLLATE "C" NOT NULL CHECK (length(topic) BETWEEN 1 AND 249),
+    note           text        CHECK (length(note) <= 500),
+    CHECK ((status IN ('done', 'skipped')) = (finished_at IS NOT NULL)),
+    CHECK ((sent_offset IS NULL) = (sent_partition IS NULL))
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX outbox_waiting ON oncely.outbox (connector, slice, id) WHERE status = 'waiting';
+CREATE INDEX outbox_held ON oncely.outbox (sequence, id) WHERE status = 'held';
+CREATE INDEX outbox_age ON oncely.outbox USING brin (created_at);
+
+-- Relays: which workers send what is in the outbox of a connector, and which slices of its sequences each
+-- of them has. A slice goes to another when its worker is on record as dead or ended, or lets go of it.
+CREATE TABLE oncely.relay (
+    worker    uuid    NOT NULL,
+    connector integer NOT NULL,
+    PRIMARY KEY (connector, worker)
+);
+CREATE TABLE oncely.slice (
+    worker    uuid,
+    connector integer  NOT NULL,
+    slice     smallint NOT NULL CHECK (slice BETWEEN 0 AND 31),
+    PRIMARY KEY (connector, slice)
+) WITH (fillfactor = 50);
 
 -- How far a group is: everything below `position` is finished. The witness is the last record
 -- before the position.

@@ -74,6 +74,8 @@ steps! {
     Revoke, "revoke", "W8 W9", "what was settled; partitions are being given up", "what was settled, and the drain is answered";
     Death, "death", "W3 W5", "claims of a worker that is silent", "its death; its claims are nobody's yet";
     TakeOver, "take-over", "W3 W5", "claims of a worker on record as dead", "its claims as unknown, or held";
+    Publish, "publish", "W12", "a record in the outbox; nothing was sent", "the same; the brokers have the record, and nobody has put that on record";
+    PublishCommit, "publish-commit", "W12", "the same; that the brokers have it is in memory", "its effect as done";
     GiveBack, "give-back", "W15", "claims that were never sent", "the same; they are on their way to be given back";
     End, "end", "W15", "a clean stop; the worker's row is open", "the worker's row is closed";
 }

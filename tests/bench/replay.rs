@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oncely::clock;
-use oncely::store::batch::{self, Written};
+use oncely::store::batch::{self, Chosen, Written};
 use oncely::store::settle::{self, LaneLock, Settlement};
 use oncely::store::{claim, lease, register};
 use oncely_connectors::format;
@@ -204,7 +204,7 @@ impl Writer {
         }
         let mut claimed: Vec<Claimed> = Vec::new();
         if !plan.effects.is_empty() {
-            let all = |_: &Key| true;
+            let all = |_: &Key| Chosen::Claimed;
             let rules = (connector, self.id);
             let fenced = batch::write_effects(&mut tx, plan, rules, self.worker, all).await?;
             claimed.extend(fenced.into_iter().filter_map(|fenced| {

@@ -76,8 +76,13 @@ pub(crate) fn all() -> Vec<Cell> {
 
 /// Whether an effect of this class ever comes to the step.
 fn comes_to(step: Step, class: Class) -> bool {
-    // Only who can be asked is asked.
-    step != Step::LookUp || class == Class::B
+    match step {
+        // Only who can be asked is asked.
+        Step::LookUp => class == Class::B,
+        // Brokers are no provider of any class; the effect beside the record is.
+        Step::Publish | Step::PublishCommit => class == Class::A,
+        _ => true,
+    }
 }
 
 /// Where freezing a worker until others have taken over is another case than killing it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncely::crash::{Action, Step};
 use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::{Ending, Fate};
-use oncely_tests::wiring::usage;
+use oncely_tests::wiring::{announce, usage};
 use oncely_tests::world::BOUND;
 use oncely_tests::{Event, Wiring, World};
 
@@ -41,9 +41,15 @@ pub(crate) async fn play(cell: Cell) -> Played {
         _ => effect,
     };
     let name = format!("cell-{}", cell.to_string().replace('/', "-").to_lowercase());
-    let wiring = Wiring::invoices(&name).effects([effect, usage()]);
+    let publishes = matches!(cell.point.step, Step::Publish | Step::PublishCommit);
+    let announced = publishes.then(announce);
+    let effects = [effect, usage()].into_iter().chain(announced);
+    let wiring = Wiring::invoices(&name).effects(effects);
     let plan = World::plan(wiring).partitions(PARTITIONS).lease_ms(LEASE_MS);
     let mut world = plan.session_ms(SESSION_MS).start().await;
+    if publishes {
+        world.make_out(PARTITIONS).await;
+    }
     crash(&mut world, cell, endpoint).await;
     let victim = world.crashed(cell.order()).await;
     match cell.action {
@@ -70,6 +76,10 @@ pub(crate) async fn play(cell: Cell) -> Played {
     let held = world.effects_in("held").await;
     assert!(held == 0 || cell.class == Class::C, "{held} are held, and need not be");
     world.check_invariants().await;
+    if publishes {
+        let versions = (1..=BEFORE + AFTER).map(|number| (World::invoice(number), vec![1]));
+        world.check_announced(&world.out(), &versions.collect()).await;
+    }
     Played { effects: world.provider.counts().applied, held }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct EffectLines {
     pub id: &'static str,
-    /// Beginning of the provider's endpoint; empty for rows of the usage ledger.
+    /// Beginning of the provider's endpoint; empty for rows of the usage ledger, `kafka` for records.
     pub endpoint: &'static str,
     /// `{provider}` and `{smtp}` stand for addresses.
     yaml: String,
@@ -172,6 +172,21 @@ lookup: { url: "/lookup/settlements?key={{ effect.key }}", done: response.json.i
     )
 }
 
+/// A record in the story's second topic, keyed by its invoice.
+pub fn announce() -> EffectLines {
+    EffectLines::new(
+        "announce",
+        "kafka",
+        r#"type: publish
+key: event.id
+message:
+  topic: "{topic}.out"
+  key: "{{ event.data.invoice }}"
+  headers: { kind: "{{ event.type }}" }
+  json: { id: "{{ event.id }}", invoice: "{{ event.data.invoice }}", version: "{{ event.version }}" }"#,
+    )
+}
+
 /// A line of the usage ledger.
 pub fn usage() -> EffectLines {
     EffectLines::new(
@@ -317,7 +332,8 @@ retention: {{ dedupe: 30d }}
             text.push_str("effects:\n");
         }
         for effect in &self.effects {
-            text.push_str(&effect.yaml.replace("{provider}", provider).replace("{smtp}", smtp));
+            let yaml = effect.yaml.replace("{provider}", provider).replace("{smtp}", smtp);
+            text.push_str(&yaml.replace("{topic}", topic));
         }
         text
     }

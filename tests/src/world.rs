@@ -11,6 +11,7 @@ mod look;
 mod plan;
 mod process;
 mod produce;
+mod published;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use oncely_rig::proxy::Proxy;
 pub use command::Said;
 pub use plan::Plan;
 pub use process::Worker;
+pub use published::Message;
 
 use crate::checker::{self, Sampler};
 use crate::ledger::Ledger;

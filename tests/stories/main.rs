@@ -25,6 +25,7 @@ mod network;
 mod ordering;
 mod poison;
 mod profiles;
+mod publishing;
 mod rebalances;
 mod repeats;
 mod reports;

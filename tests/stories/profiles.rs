@@ -113,7 +113,7 @@ async fn sent(performer: &Performer, key: &Key, request: &Request) -> Attempt {
 fn call(connector: &Connector) -> &CallRule {
     match &connector.effects[0].body {
         EffectBody::Call(call) => call,
-        EffectBody::Ledger(_) => panic!("no call"),
+        EffectBody::Ledger(_) | EffectBody::Publish(_) => panic!("no call"),
     }
 }
 

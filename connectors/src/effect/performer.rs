@@ -56,6 +56,8 @@ pub enum PerformerError {
     Secret(#[from] SecretError),
     #[error("an expression over the answer cannot be compiled: {0}")]
     Record(#[from] ExprError),
+    #[error("a record is no call: it goes through the outbox")]
+    NoCall,
     #[error("the HTTP client cannot be made")]
     Client(#[source] reqwest::Error),
     #[error("the url before its first template is none")]
@@ -113,6 +115,7 @@ impl Performer {
                 Kind::Http(HttpPerformer::new(rule, &webhook.http, dispatch)?)
             }
             RequestRule::Smtp(smtp) => Kind::Email(EmailPerformer::new(rule, smtp, &**secrets)?),
+            RequestRule::Record(_) => return Err(PerformerError::NoCall),
         };
         let asker = rule.lookup.as_ref();
         let asker = asker.map(|lookup| Asker::new(rule, lookup, &**secrets, egress)).transpose()?;
@@ -148,7 +151,8 @@ impl Performer {
             (Kind::Email(email), Request::Email(request)) => {
                 email.perform(key, request, may_send).await
             }
-            (Kind::Http(_), Request::Email(_)) | (Kind::Email(_), Request::Http(_)) => {
+            (Kind::Http(_), Request::Email(_) | Request::Record(_))
+            | (Kind::Email(_), Request::Http(_) | Request::Record(_)) => {
                 Performed::Attempted(other_kind())
             }
         }

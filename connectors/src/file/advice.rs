@@ -31,7 +31,7 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
         }
         "transition.from" | "transition.to" => "write `{ from: [open, past_due], to: paid }`",
         "effect.id" => "name it, once in this file: `id: receipt`",
-        "effect.type" => "one of `http`, `billing`, `email`, `webhook`, `llm`, `ledger`",
+        "effect.type" => "one of `http`, `billing`, `email`, `webhook`, `llm`, `publish`, `ledger`",
         "effect.key" => "what this is done once for: `key: event.data.invoice_id`",
         "effect.request" => {
             "`request: { url: \"https://host/path\", json: { id: \"{{ event.id }}\" } }`"
@@ -73,6 +73,10 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
         }
         "chat.max_tokens" => "the longest answer that is paid for: `max_tokens: 400`",
         "webhook.json" => "what it says: `json: { invoice: \"{{ event.data.invoice_id }}\" }`",
+        "publish.message" | "message.topic" => {
+            "`message: { topic: orders.shipped.v1, key: \"{{ event.order_id }}\", json: { id: \"{{ \
+             event.id }}\" } }`"
+        }
         "provider.kind" => "`kind: smtp` or `kind: resend`",
         "email.from" => "the sender, here or in `provider`: `from: billing@example.com`",
         "email.to" => "the recipient: `to: \"{{ event.email }}\"`",
@@ -87,8 +91,7 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
 }
 
 /// Words of the language that this version refuses, and what can be done instead.
-const WORDS: [(&str, &str); 4] = [
-    ("publish", "use `type: http` to a service that publishes"),
+const WORDS: [(&str, &str); 3] = [
     ("on_gap: wait", "use `on_gap: apply`: a later version applies, the missing one is then stale"),
     ("avro", "only `json` is read"),
     ("protobuf", "only `json` is read"),

@@ -48,6 +48,6 @@ fn s12_the_text_of_an_event_stays_the_text_of_a_message() {
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert!(body["messages"][1]["content"].is_string(), "{body}");
         }
-        Ok(Request::Email(_)) => panic!("no call over HTTP"),
+        Ok(Request::Email(_) | Request::Record(_)) => panic!("no call over HTTP"),
     }
 }

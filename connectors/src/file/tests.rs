@@ -4,12 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 9] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
     "llm-run.yaml",
     "order-placed-http.yaml",
+    "order-shipped-publish.yaml",
     "order-shipped-webhook.yaml",
     "payout-requested.yaml",
     "usage-ledger.yaml",
@@ -242,7 +243,7 @@ fn an_effect_holds_what_is_unknown_unless_told_otherwise() {
     let made = one(&format!("{SMALL}{effect}")).unwrap().connector;
     let call = |index: usize| match &made.effects[index].body {
         EffectBody::Call(call) => call,
-        EffectBody::Ledger(_) => panic!("not a call"),
+        EffectBody::Ledger(_) | EffectBody::Publish(_) => panic!("not a call"),
     };
     assert_eq!(call(0).on_unknown, OnUnknown::Hold);
     assert_eq!(call(0).profile.key_header, None);
@@ -262,12 +263,14 @@ fn a_call_knows_the_type_that_the_file_gives_it() {
         let kind = |body: &EffectBody| match body {
             EffectBody::Call(call) => call.kind,
             EffectBody::Ledger(_) => "ledger",
+            EffectBody::Publish(_) => "publish",
         };
         made.effects.iter().map(|rule| kind(&rule.body)).collect::<Vec<_>>()
     };
     assert_eq!(kinds("invoice-paid.yaml"), ["billing", "email"]);
     assert_eq!(kinds("invoice-receipt-smtp.yaml"), ["email"]);
     assert_eq!(kinds("order-shipped-webhook.yaml"), ["webhook"]);
+    assert_eq!(kinds("order-shipped-publish.yaml"), ["publish"]);
     assert_eq!(kinds("order-placed-http.yaml"), ["http", "http"]);
     assert_eq!(kinds("llm-run.yaml"), ["llm", "ledger", "ledger", "webhook"]);
 }
@@ -322,7 +325,7 @@ fn the_billing_profile_writes_what_stripe_reads() {
         EffectBody::Call(call) => {
             (render::request(&call.request, &scope).unwrap(), call.reads_results)
         }
-        EffectBody::Ledger(_) => panic!("not a call"),
+        EffectBody::Ledger(_) | EffectBody::Publish(_) => panic!("not a call"),
     };
     let (Request::Http(settle), false) = made("settle") else { panic!("settle is no plain call") };
     assert_eq!(&*settle.url, "https://api.stripe.com/v1/charges");

@@ -99,6 +99,7 @@ pub(crate) fn with_auth(mut rule: CallRule, auth: Auth) -> CallRule {
         RequestRule::Http(http) => http.auth = Some(auth),
         RequestRule::Webhook(webhook) => webhook.http.auth = Some(auth),
         RequestRule::Smtp(smtp) => smtp.auth = Some(auth),
+        RequestRule::Record(_) => panic!("a record is no call"),
     }
     rule
 }

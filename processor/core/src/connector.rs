@@ -4,13 +4,18 @@
 //! that the file's checks name. Secrets are references here, never values.
 
 mod profile;
+mod request;
 
-use std::fmt;
+use std::collections::BTreeSet;
 
 pub use self::profile::{Profile, StatusClass, StatusRange, StatusRule};
+pub use self::request::{
+    Auth, BodyRule, HttpRule, RecordRule, RequestRule, SecretText, SigningSecret, SmtpRule,
+    ValueRule, WebhookRule,
+};
 use crate::effect::retry::Retry;
-use crate::expr::{Expr, Path, Root};
-use crate::template::{Template, TextTree};
+use crate::expr::{Expr, Path, Root, Scope};
+use crate::template::Template;
 
 /// One connector file: one consumer group.
 #[derive(Debug)]
@@ -36,6 +41,20 @@ impl Connector {
         self.effects.iter().find(|rule| &*rule.id == id)
     }
 
+    /// Topics that it writes to, as far as its file alone names them; sorted, without repeats.
+    pub fn topics_written(&self) -> BTreeSet<String> {
+        let fixed = |rule: &EffectRule| match rule.body.request()? {
+            RequestRule::Record(record) if record.topic.reads().is_empty() => {
+                record.topic.render(&Scope::default()).ok()
+            }
+            RequestRule::Record(_)
+            | RequestRule::Http(_)
+            | RequestRule::Webhook(_)
+            | RequestRule::Smtp(_) => None,
+        };
+        self.effects.iter().filter_map(fixed).collect()
+    }
+
     /// Calls `visit` with everything that decisions and requests look at.
     pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
         let mut exprs: Vec<&Expr> = vec![&self.identity.id];
@@ -54,6 +73,7 @@ impl Connector {
                     call.request.for_each_read(visit);
                     call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(visit));
                 }
+                EffectBody::Publish(publish) => publish.request.for_each_read(visit),
                 EffectBody::Ledger(line) => line.for_each_read(visit),
             }
         }
@@ -191,7 +211,7 @@ impl EffectRule {
     /// Whether it is a row of the effect ledger, and not written at once with the event.
     pub fn is_tracked(&self) -> bool {
         match &self.body {
-            EffectBody::Call(_) => true,
+            EffectBody::Call(_) | EffectBody::Publish(_) => true,
             EffectBody::Ledger(line) => line.waits,
         }
     }
@@ -209,6 +229,46 @@ pub enum EffectBody {
     Call(Box<CallRule>),
     /// A row of the usage ledger, in the batch transaction or when what it comes after is done.
     Ledger(Box<LedgerRule>),
+    /// A record for a Kafka topic: a row of the outbox in the transaction in which its turn comes.
+    Publish(Box<PublishRule>),
+}
+
+impl EffectBody {
+    /// The request of an effect that is done outside the transaction.
+    pub fn request(&self) -> Option<&RequestRule> {
+        match self {
+            Self::Call(call) => Some(&call.request),
+            Self::Publish(publish) => Some(&publish.request),
+            Self::Ledger(_) => None,
+        }
+    }
+
+    /// Whether its request reads results of earlier effects and can only be rendered then.
+    pub fn reads_results(&self) -> bool {
+        match self {
+            Self::Call(call) => call.reads_results,
+            Self::Publish(publish) => publish.reads_results,
+            Self::Ledger(_) => false,
+        }
+    }
+
+    /// Whether the event's bytes are needed after the batch transaction.
+    pub fn needs_event_later(&self) -> bool {
+        match self {
+            Self::Call(call) => call.needs_event_later(),
+            Self::Publish(publish) => publish.reads_results,
+            Self::Ledger(_) => false,
+        }
+    }
+}
+
+/// A record that is published.
+#[derive(Debug)]
+pub struct PublishRule {
+    /// Always [`RequestRule::Record`].
+    pub request: RequestRule,
+    /// Whether it reads results of earlier effects and so can only be rendered when these are done.
+    pub reads_results: bool,
 }
 
 #[derive(Debug)]
@@ -302,128 +362,6 @@ pub enum OnNotFound {
     Fail,
 }
 
-/// How the request of a call is made.
-#[derive(Debug)]
-pub enum RequestRule {
-    Http(HttpRule),
-    Webhook(WebhookRule),
-    Smtp(SmtpRule),
-}
-
-impl RequestRule {
-    /// Calls `visit` with everything that a request looks at.
-    pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
-        match self {
-            Self::Http(http) | Self::Webhook(WebhookRule { http, .. }) => http.for_each_read(visit),
-            Self::Smtp(mail) => {
-                let parts = [Some(&mail.from), Some(&mail.to), Some(&mail.subject)];
-                let bodies = [mail.text.as_ref(), mail.html.as_ref()];
-                for template in parts.into_iter().chain(bodies).flatten() {
-                    template.reads().iter().for_each(&mut *visit);
-                }
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-pub struct HttpRule {
-    pub method: Box<str>,
-    pub url: Template,
-    /// Names and values that may be stored; what is secret goes into `auth`.
-    pub headers: Vec<(Box<str>, Template)>,
-    pub auth: Option<Auth>,
-    pub body: BodyRule,
-}
-
-impl HttpRule {
-    /// Calls `visit` with everything that the request looks at.
-    pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
-        self.url.reads().iter().for_each(&mut *visit);
-        for (_, value) in &self.headers {
-            value.reads().iter().for_each(&mut *visit);
-        }
-        match &self.body {
-            BodyRule::None => {}
-            BodyRule::Json(tree) => tree.for_each_read(visit),
-            BodyRule::Form(pairs) => {
-                for (_, value) in pairs {
-                    value.reads().iter().for_each(&mut *visit);
-                }
-            }
-        }
-    }
-}
-
-/// A signed call of somebody else's endpoint, by the rules of Standard Webhooks.
-#[derive(Debug)]
-pub struct WebhookRule {
-    /// A POST with a body; the url may come out of the event.
-    pub http: HttpRule,
-    /// At least one. Each gives a signature, so that receivers can go over to another in their own time.
-    pub secrets: Vec<SigningSecret>,
-    /// `host` or `host:port` that may be called although it is not public.
-    pub allow: Vec<Box<str>>,
-}
-
-/// A secret that signs webhooks.
-#[derive(Debug)]
-pub enum SigningSecret {
-    /// The same for every tenant.
-    Shared(SecretText),
-    /// Each tenant's own: the template gives the name of a `${secret:name}`, and reads the tenant alone.
-    OfTenant(Template),
-}
-
-#[derive(Debug)]
-pub enum BodyRule {
-    None,
-    /// Texts of the tree are templates; one that is a single `{{ expression }}` keeps its type.
-    Json(TextTree),
-    /// `application/x-www-form-urlencoded`, pairs in the order of the file.
-    Form(Vec<(Box<str>, Template)>),
-}
-
-/// Credentials, resolved when a call is made and never stored.
-#[derive(Clone, Debug)]
-pub enum Auth {
-    Bearer(SecretText),
-    Basic { user: SecretText, password: SecretText },
-    Header { name: Box<str>, value: SecretText },
-}
-
-/// A text with references to secrets (`Token ${secret:billing}`), as it stands in the file.
-/// The references are checked; the values are looked up by the shell.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(pub Box<str>);
-
-/// As it is written, without the defaults of variables, which may be secret themselves.
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut pieces = self.0.split("${");
-        f.write_str(pieces.next().unwrap_or_default())?;
-        pieces.try_for_each(|piece| match piece.split_once('}') {
-            Some((inside, after)) => {
-                let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
-                write!(f, "${{{name}}}{after}")
-            }
-            None => f.write_str("${"),
-        })
-    }
-}
-
-#[derive(Debug)]
-pub struct SmtpRule {
-    /// `smtp://host:port`, `smtps://…`, or `smtp+starttls://…`.
-    pub server: SecretText,
-    pub auth: Option<Auth>,
-    pub from: Template,
-    pub to: Template,
-    pub subject: Template,
-    pub text: Option<Template>,
-    pub html: Option<Template>,
-}
-
 /// What follows when it cannot be known whether the provider acted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnUnknown {
@@ -455,15 +393,4 @@ pub struct Limits {
 pub struct Rate {
     pub calls: u32,
     pub per_ms: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn s13_a_secret_text_shows_its_references_only() {
-        let text = SecretText("a ${secret:x} ${env:P:-CANARY}! ${env:Q:-CANARY".into());
-        assert_eq!(format!("{text:?}"), "a ${secret:x} ${env:P}! ${");
-    }
 }

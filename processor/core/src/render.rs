@@ -5,13 +5,17 @@
 
 pub mod json;
 
-use crate::connector::{BodyRule, HttpRule, RequestRule, SmtpRule, WebhookRule};
-use crate::effect::request::{EmailRequest, HttpRequest, Request};
+use crate::connector::{
+    BodyRule, HttpRule, RecordRule, RequestRule, SmtpRule, ValueRule, WebhookRule,
+};
+use crate::effect::request::{EmailRequest, HttpRequest, RecordRequest, Request};
 use crate::expr::Scope;
 use crate::template::{RenderError, Template, url_encoded};
 
 /// Bytes of a URL.
 pub const URL_BYTES_MAX: usize = 8192;
+/// Characters of a topic's name, as Kafka allows.
+pub const TOPIC_CHARS_MAX: usize = 249;
 
 /// Why an event makes no request. Texts name places, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +33,8 @@ pub enum RequestError {
     Empty { place: Box<str> },
     #[error("the URL has {bytes} bytes, more than {URL_BYTES_MAX}")]
     UrlTooLong { bytes: usize },
+    #[error("the topic is no name that Kafka allows")]
+    TopicName,
 }
 
 /// Renders the request of a call.
@@ -41,6 +47,7 @@ pub fn request(rule: &RequestRule, scope: &Scope<'_>) -> Result<Request, Request
             http(rule, scope).map(Request::Http)
         }
         RequestRule::Smtp(rule) => email(rule, scope).map(Request::Email),
+        RequestRule::Record(rule) => record(rule, scope).map(Request::Record),
     }
 }
 
@@ -105,6 +112,38 @@ fn email(rule: &SmtpRule, scope: &Scope<'_>) -> Result<EmailRequest, RequestErro
         subject: field("subject", &rule.subject, scope)?.into(),
         text: body("text", &rule.text)?,
         html: body("html", &rule.html)?,
+    })
+}
+
+/// Whether Kafka allows a topic of this name.
+pub fn is_topic_name(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=TOPIC_CHARS_MAX).contains(&name.len())
+        && name.chars().all(letter)
+        && !matches!(name, "." | "..")
+}
+
+fn record(rule: &RecordRule, scope: &Scope<'_>) -> Result<RecordRequest, RequestError> {
+    let topic = render("topic", &rule.topic, scope)?;
+    if !is_topic_name(&topic) {
+        return Err(RequestError::TopicName);
+    }
+    let key = rule.key.as_ref().map(|key| render("key", key, scope)).transpose()?;
+    let mut headers = Vec::with_capacity(rule.headers.len());
+    for (name, value) in &rule.headers {
+        let value = render(&format!("header {name}"), value, scope)?;
+        headers.push((name.clone(), value.into()));
+    }
+    let value = match &rule.value {
+        ValueRule::Null => None,
+        ValueRule::Text(text) => Some(render("text", text, scope)?),
+        ValueRule::Json(tree) => Some(json::render(tree, scope)?),
+    };
+    Ok(RecordRequest {
+        topic: topic.into(),
+        key: key.map(Into::into),
+        headers,
+        value: value.map(Into::into),
     })
 }
 

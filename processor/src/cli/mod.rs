@@ -14,6 +14,7 @@ mod explain;
 mod help;
 mod load;
 mod migrate;
+mod outbox;
 mod parked;
 mod print;
 mod progress;
@@ -160,6 +161,15 @@ Examples:
   oncely quarantine show 4"
     )]
     Quarantine(parked::Parked),
+    /// See records that are published, and send refused ones again
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely outbox list --status held
+  oncely outbox retry --topic orders.shipped.v1 --reason 'the topic is there now'"
+    )]
+    Outbox(outbox::Outbox),
     /// See positions, and accept a topic that changed
     #[command(
         subcommand,
@@ -241,6 +251,7 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Effects(effects) => asked(effects.run(context)),
         Command::Dlq(dlq) => asked(dlq.run(context, Place::DeadLetters)),
         Command::Quarantine(quarantine) => asked(quarantine.run(context, Place::Quarantine)),
+        Command::Outbox(outbox) => asked(outbox.run(context)),
         Command::Progress(progress) => asked(progress.run(context)),
         Command::Webhooks(webhooks) => asked(webhooks.run(context)),
     }

@@ -176,6 +176,9 @@ fn classes(connector: &Connector) -> String {
             EffectBody::Ledger(_) => {
                 "a row in the batch transaction: once with the event, or not at all"
             }
+            EffectBody::Publish(_) => {
+                "a record by way of the outbox: what is sent again has the same message id"
+            }
             EffectBody::Call(call) => match Class::of(call) {
                 Class::Keyed => {
                     "class A: the provider keeps our key, and the same bytes are sent again"

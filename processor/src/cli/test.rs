@@ -210,6 +210,14 @@ fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew)
             let body = request.text.as_deref().or(request.html.as_deref()).map(str::to_owned);
             (format!("email to {} {:?}", request.to, request.subject), body)
         }
+        Some(Request::Record(record)) => {
+            let key = record
+                .key
+                .as_deref()
+                .map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
+            let body = record.value.as_deref().map(str::to_owned);
+            (format!("record to {} with {key}", record.topic), body)
+        }
         None if is_line(played, effect) => {
             ("a ledger line that is made from earlier results".to_owned(), None)
         }

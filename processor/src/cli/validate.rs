@@ -218,6 +218,19 @@ async fn topics(context: &Context, compiled: &[Compiled]) -> Vec<Looked> {
                 return looked;
             }
         };
+        for topic in one.connector.topics_written() {
+            let name = format!("topic {topic}, written by {}", one.connector.name);
+            match admin.topics(&[topic]).await {
+                Ok(_) => looked.push(Looked::new(name, None)),
+                Err(error @ KafkaError::TopicMissing { .. }) => {
+                    looked.push(Looked::new(name, Some(print::chain(&error))));
+                }
+                Err(error) => {
+                    looked.push(Looked::failed(name, &context.kafka_failed(error)));
+                    return looked;
+                }
+            }
+        }
         for topic in &source.topics {
             let name = format!("topic {topic} of {}", one.connector.name);
             match admin.topics(&[topic.to_string()]).await {

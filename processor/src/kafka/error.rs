@@ -1,6 +1,6 @@
 //! What can go wrong with Kafka, by what to do about it.
 
-use rdkafka::error::{KafkaError as ClientError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError as ClientError, RDKafkaErrorCode as Code};
 
 use super::settings::SettingsError;
 
@@ -17,7 +17,7 @@ pub enum KafkaError {
     #[error("the kafka client stopped for good: {reason} ({code})")]
     Fatal {
         /// The client's code.
-        code: RDKafkaErrorCode,
+        code: Code,
         /// The client's words.
         reason: String,
     },
@@ -76,5 +76,81 @@ impl KafkaError {
             | Self::Thread { .. }
             | Self::TopicMissing { .. } => false,
         }
+    }
+
+    /// Why this record is refused whatever the state of the brokers is; `None`: it may go later.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        let code = match self {
+            Self::TopicMissing { .. } => return Some(Refusal::Topic),
+            Self::Produce(ClientError::MessageProduction(code)) => code,
+            Self::Produce(_)
+            | Self::Settings(_)
+            | Self::Client(_)
+            | Self::Fatal { .. }
+            | Self::Thread { .. }
+            | Self::Unavailable { .. }
+            | Self::TimedOut { .. }
+            | Self::Unreachable { .. } => return None,
+        };
+        let is_one_of = |codes: &[Code]| codes.contains(code);
+        if is_one_of(&TOO_LARGE) {
+            Some(Refusal::TooLarge)
+        } else if is_one_of(&NO_TOPIC) {
+            Some(Refusal::Topic)
+        } else {
+            is_one_of(&NO_RECORD).then_some(Refusal::Record)
+        }
+    }
+}
+
+/// Codes that refuse a record for its size, its topic, or what it says.
+const TOO_LARGE: [Code; 3] =
+    [Code::MessageSizeTooLarge, Code::MessageBatchTooLarge, Code::InvalidMessageSize];
+const NO_TOPIC: [Code; 4] = [
+    Code::UnknownTopic,
+    Code::UnknownTopicOrPartition,
+    Code::InvalidTopic,
+    Code::TopicAuthorizationFailed,
+];
+const NO_RECORD: [Code; 4] = [
+    Code::InvalidTimestamp,
+    Code::InvalidRecord,
+    Code::PolicyViolation,
+    Code::UnsupportedForMessageFormat,
+];
+
+/// What of a record the brokers refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its size, or that of the batch in which it was sent.
+    TooLarge,
+    /// Its topic: it is not there, or may not be written to.
+    Topic,
+    /// What it says.
+    Record,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w12_an_outage_refuses_no_record() {
+        let produce = |code| KafkaError::Produce(ClientError::MessageProduction(code));
+        for code in [
+            Code::MessageTimedOut,
+            Code::BrokerTransportFailure,
+            Code::AllBrokersDown,
+            Code::NotEnoughReplicas,
+            Code::NotLeaderForPartition,
+            Code::QueueFull,
+            Code::RequestTimedOut,
+        ] {
+            assert_eq!(produce(code).refusal(), None, "{code}");
+        }
+        assert_eq!(produce(Code::MessageSizeTooLarge).refusal(), Some(Refusal::TooLarge));
+        assert_eq!(produce(Code::TopicAuthorizationFailed).refusal(), Some(Refusal::Topic));
+        assert_eq!(produce(Code::InvalidRecord).refusal(), Some(Refusal::Record));
     }
 }

@@ -43,7 +43,7 @@ mod trouble;
 
 pub use admin::{ANSWER_MAX, Admin, TopicInfo, TopicRetention, WitnessCheck};
 pub use consumer::{ConsumerHandle, StopMode};
-pub use error::KafkaError;
+pub use error::{KafkaError, Refusal};
 pub use event::{Assigned, DrainAnswer, Event, Events, RevokeCause, Revoked, Trouble, TroubleKind};
 pub use flow::{FlowBounds, Permit};
 pub use mock::MockBroker;

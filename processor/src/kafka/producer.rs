@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError as ClientError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
@@ -20,6 +20,8 @@ use crate::clock;
 
 /// Longest time for a record to be delivered, tries of the client included.
 pub const DELIVERY_MAX: Duration = Duration::from_secs(30);
+/// Bytes of one record: what the queue holds.
+const RECORD_BYTES_MAX: u32 = 64 << 20;
 /// Pause before a full queue is tried again.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(10);
 
@@ -96,6 +98,12 @@ impl Producer {
     /// # Errors
     /// The client refuses its settings.
     pub fn new(settings: &ClientSettings) -> Result<Self, KafkaError> {
+        let config = Self::config(settings);
+        let client = config.create_with_context(Deliveries).map_err(KafkaError::Client)?;
+        Ok(Self { client })
+    }
+
+    fn config(settings: &ClientSettings) -> ClientConfig {
         let mut config = settings.without_fetching();
         config
             .set("acks", "all")
@@ -104,6 +112,16 @@ impl Producer {
             .set("linger.ms", "5")
             .set("delivery.timeout.ms", DELIVERY_MAX.as_millis().to_string())
             .set("queue.buffering.max.kbytes", "65536");
+        config
+    }
+
+    /// The same for records of any size: the topic says what is too large.
+    ///
+    /// # Errors
+    /// As [`Producer::new`].
+    pub fn for_any_size(settings: &ClientSettings) -> Result<Self, KafkaError> {
+        let mut config = Self::config(settings);
+        config.set("message.max.bytes", RECORD_BYTES_MAX.to_string());
         let client = config.create_with_context(Deliveries).map_err(KafkaError::Client)?;
         Ok(Self { client })
     }
@@ -121,6 +139,20 @@ impl Producer {
             Ok(delivered) => delivered,
             Err(_) => Err(ClientError::Canceled),
         };
+        delivered.map_err(|error| self.failed(error))
+    }
+
+    /// Sends one record and waits as [`Producer::produce`] does, but not for room in the queue: what is
+    /// sent leaves these hands now, or not at all.
+    ///
+    /// # Errors
+    /// As [`Producer::produce`].
+    pub async fn produce_now(&self, record: NewRecord<'_>) -> Result<Delivered, KafkaError> {
+        let (answer, delivered) = oneshot::channel();
+        if let Err((error, _)) = self.client.send(to_base(&record, Box::new(answer))) {
+            return Err(self.failed(error));
+        }
+        let delivered = delivered.await.unwrap_or(Err(ClientError::Canceled));
         delivered.map_err(|error| self.failed(error))
     }
 

@@ -64,8 +64,9 @@ impl Stage {
         let mut session = Session::new(settings, "prove");
         migrate::up(session.connection().await?).await.map_err(Box::new)?;
         let broker = MockBroker::start()?;
-        for topic in &connector.source.topics {
-            broker.create_topic(topic, PARTITIONS)?;
+        let read = connector.source.topics.iter().map(ToString::to_string);
+        for topic in read.chain(connector.topics_written()) {
+            broker.create_topic(&topic, PARTITIONS)?;
         }
         let client =
             ClientSettings::parse(&broker.brokers(), []).map_err(crate::kafka::KafkaError::from)?;

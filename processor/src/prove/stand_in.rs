@@ -142,6 +142,8 @@ impl StandIn {
                 smtp.server = SecretText(format!("smtp://127.0.0.1:{port}").into());
                 smtp.auth = None;
             }
+            // No call is made of a record.
+            RequestRule::Record(_) => {}
         }
         let made_up_of_lookup = made_up(call, &names)?;
         if let Some(lookup) = &mut call.lookup {

@@ -71,6 +71,10 @@ pub(super) fn of(connector: &Connector, owed: &[(Key, usize)], found: &Found) ->
                 // Its key is unique there; one that does not wait for others has no other row.
                 EffectBody::Ledger(_) if found.lines.contains(key) => Fate::Safe,
                 EffectBody::Ledger(_) => fate(status, 0, found.finished),
+                // What the brokers have is on record; readers know repeats by their id.
+                EffectBody::Publish(_) => {
+                    fate(status, u64::from(status == Some(Status::Done)), found.finished)
+                }
             }
         });
         if let Some(fate) = fates.max() {

@@ -64,8 +64,9 @@ pub(super) async fn play(
 fn can_come_to(connector: &Connector, step: Step) -> bool {
     let mut calls = connector.effects.iter().filter_map(|rule| match &rule.body {
         EffectBody::Call(call) => Some(call),
-        EffectBody::Ledger(_) => None,
+        EffectBody::Ledger(_) | EffectBody::Publish(_) => None,
     });
+    let mut rules = connector.effects.iter();
     match step {
         Step::LookUp => calls.any(|call| Class::of(call) == Class::Asked),
         Step::ClaimCommit
@@ -75,6 +76,9 @@ fn can_come_to(connector: &Connector, step: Step) -> bool {
         | Step::SettleCommit
         | Step::Death
         | Step::TakeOver => calls.next().is_some(),
+        Step::Publish | Step::PublishCommit => {
+            rules.any(|rule| matches!(rule.body, EffectBody::Publish(_)))
+        }
         Step::Start
         | Step::Records
         | Step::BatchCommit
@@ -134,6 +138,8 @@ async fn begin(stage: &mut Stage, order: Order) -> Result<(), ProveError> {
         | Step::Connect
         | Step::Outcome
         | Step::SettleCommit
+        | Step::Publish
+        | Step::PublishCommit
         | Step::Position
         | Step::OffsetCommit => stage.spawn(order_of)?,
     }

@@ -13,5 +13,5 @@ pub use load::{
 };
 pub use records::{ParkedRecord, PayloadRecord, write_parked, write_payloads};
 pub use write::{
-    Fenced, Written, write_effects, write_entities, write_inbox, write_lines, write_repeats,
+    Chosen, Fenced, Written, write_effects, write_entities, write_inbox, write_lines, write_repeats,
 };

@@ -9,6 +9,7 @@
 //! - [`claim`], [`settle`] – the effect ledger
 //! - [`lease`] – worker rows
 //! - [`endpoint`] – endpoints that are gone
+//! - [`outbox`] – records that are to be published, and who sends which
 //! - [`progress`] – positions
 //! - [`register`] – numbers of connectors and topics
 //! - [`sweep`] – claims of the dead, blocked effects, retention
@@ -26,6 +27,7 @@ pub mod error;
 pub mod lease;
 pub mod lines;
 pub mod migrate;
+pub mod outbox;
 pub mod progress;
 pub mod register;
 pub mod settle;

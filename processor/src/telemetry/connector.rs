@@ -9,7 +9,7 @@ use oncely_core::effect::outcome::OutcomeClass;
 
 use super::family::{Count, Level, Seconds, Sizes};
 use super::label::{
-    CommitResult, DedupeDecision, DedupeLayer, Finished, RebalanceKind, RedoCause, Stage,
+    CommitResult, DedupeDecision, DedupeLayer, Finished, Published, RebalanceKind, RedoCause, Stage,
 };
 use super::metrics::Families;
 
@@ -50,12 +50,13 @@ fn kind(body: &EffectBody) -> &'static str {
     match body {
         EffectBody::Ledger(_) => "ledger",
         EffectBody::Call(call) => call.kind,
+        EffectBody::Publish(_) => "publish",
     }
 }
 
 fn model(body: &EffectBody) -> Option<&str> {
     match body {
-        EffectBody::Ledger(_) => None,
+        EffectBody::Ledger(_) | EffectBody::Publish(_) => None,
         EffectBody::Call(call) => call.model.as_deref(),
     }
 }
@@ -84,6 +85,8 @@ pub struct ConnectorMetrics {
     partitions_assigned: Level,
     partitions_stopped: Level,
     uncommitted: Level,
+    /// Of effects, then of dead letters.
+    outbox: Vec<Count>,
 }
 
 impl ConnectorMetrics {
@@ -135,6 +138,11 @@ impl ConnectorMetrics {
             partitions_assigned: families.partitions_assigned.with([name]),
             partitions_stopped: families.partitions_stopped.with([name]),
             uncommitted: families.uncommitted_records.with([name]),
+            outbox: ["effect", "dead_letter"]
+                .iter()
+                .flat_map(|kind| Published::ALL.iter().map(move |how| (kind, how)))
+                .map(|(kind, how)| families.outbox_records.with([name, kind, how.as_str()]))
+                .collect(),
             families: families.clone(),
         }
     }
@@ -227,6 +235,16 @@ impl ConnectorMetrics {
 
     pub fn claims_adopted(&self, claims: u64) {
         self.claims_adopted.add(claims);
+    }
+
+    /// A record of the outbox, that of an effect or a dead letter.
+    pub fn outbox_record(&self, is_dead_letter: bool, how: Published) {
+        let kinds = Published::ALL.len();
+        let mut kinds = self.outbox.chunks(kinds);
+        let counts = if is_dead_letter { kinds.nth(1) } else { kinds.next() };
+        if let Some(count) = counts.and_then(|counts| at(Published::ALL, counts, how)) {
+            count.add(1);
+        }
     }
 
     /// Records whose offset went while an effect was still open.

@@ -71,6 +71,17 @@ labels! {
 }
 
 labels! {
+    /// What came of sending a record of the outbox.
+    Published {
+        Sent => "sent",
+        /// Refused: it waits for a person.
+        Held => "held",
+        /// Nobody has it, or nobody knows: it is sent again.
+        Failed => "failed",
+    }
+}
+
+labels! {
     /// Why a batch transaction was done again.
     RedoCause {
         /// Another writer inserted one of the keys first.

@@ -267,6 +267,18 @@ metrics! {
         "oncely_quarantine_open", &["connector"],
         "Records in quarantine. Set by one replica.",
     ),
+    OutboxRecords => counter(
+        "oncely_outbox_records_total", &["connector", "kind", "result"],
+        "Records of the outbox by what came of sending them.",
+    ),
+    OutboxOpen => gauge(
+        "oncely_outbox_open", &["connector", "status"],
+        "Records in the outbox that the brokers do not have. Set by one replica.",
+    ),
+    OutboxOldest => gauge(
+        "oncely_outbox_oldest_timestamp_seconds", &["connector"],
+        "When the oldest record that the brokers do not have came into the outbox. Set by one replica.",
+    ),
     WorkersDeclaredDead => counter(
         "oncely_workers_declared_dead_total", &[],
         "Other workers that this process declared dead.",

@@ -56,6 +56,9 @@ pub(super) struct Families {
     pub(super) dead_letters: Counters<2>,
     pub(super) dead_letters_open: Gauges<1>,
     pub(super) quarantine_open: Gauges<1>,
+    pub(super) outbox_records: Counters<3>,
+    pub(super) outbox_open: Gauges<2>,
+    pub(super) outbox_oldest: Gauges<1>,
     pub(super) workers_declared_dead: Counters<0>,
     pub(super) leases_lost: Counters<0>,
     pub(super) task_panics: Counters<1>,
@@ -111,6 +114,8 @@ impl Metrics {
         families.effects_orphaned.clear();
         families.dead_letters_open.clear();
         families.quarantine_open.clear();
+        families.outbox_open.clear();
+        families.outbox_oldest.clear();
         let Some(open) = open else { return };
         for effects in &open.effects {
             let EffectsOpen { connector, effect, status, count, oldest_at, orphaned } = effects;
@@ -125,6 +130,11 @@ impl Metrics {
             families.dead_letters_open.with([&parked.connector]).set(parked.dead_letters);
             families.quarantine_open.with([&parked.connector]).set(parked.quarantined);
         }
+        for OutboxOpen { connector, waiting, held, oldest_at } in &open.outbox {
+            families.outbox_open.with([connector, "waiting"]).set(*waiting);
+            families.outbox_open.with([connector, "held"]).set(*held);
+            families.outbox_oldest.with([connector]).set(*oldest_at);
+        }
     }
 }
 
@@ -133,6 +143,17 @@ impl Metrics {
 pub struct OpenThings {
     pub effects: Vec<EffectsOpen>,
     pub parked: Vec<ParkedOpen>,
+    pub outbox: Vec<OutboxOpen>,
+}
+
+/// Records of one connector that the brokers do not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxOpen {
+    pub connector: String,
+    pub waiting: u64,
+    pub held: u64,
+    /// When the oldest came in, seconds since 1970.
+    pub oldest_at: u64,
 }
 
 /// Open effects of one kind in one state.
@@ -199,6 +220,9 @@ impl Families {
             dead_letters: Counters::register(registry, Metric::DeadLetters)?,
             dead_letters_open: Gauges::register(registry, Metric::DeadLettersOpen)?,
             quarantine_open: Gauges::register(registry, Metric::QuarantineOpen)?,
+            outbox_records: Counters::register(registry, Metric::OutboxRecords)?,
+            outbox_open: Gauges::register(registry, Metric::OutboxOpen)?,
+            outbox_oldest: Gauges::register(registry, Metric::OutboxOldest)?,
             workers_declared_dead: Counters::register(registry, Metric::WorkersDeclaredDead)?,
             leases_lost: Counters::register(registry, Metric::LeasesLost)?,
             task_panics: Counters::register(registry, Metric::TaskPanics)?,
@@ -231,7 +255,7 @@ mod tests {
         };
         let older =
             EffectsOpen { status: Status::Waiting, count: 1, oldest_at: 10, ..held.clone() };
-        let open = OpenThings { effects: vec![held, older], parked: Vec::new() };
+        let open = OpenThings { effects: vec![held, older], ..OpenThings::default() };
         metrics.set_open(Some(&open));
         let text = metrics.text().unwrap();
         assert!(text.contains(r#"oncely_effects_open{connector="c",effect="e",status="held"} 3"#));

@@ -18,9 +18,9 @@ pub use business_id::{BusinessId, show_business_ids};
 pub use connector::{ConnectorMetrics, ConnectorShape, EffectMetrics};
 pub use family::{Count, Level, Seconds, Sizes, TelemetryError};
 pub use label::{
-    CommitResult, DedupeDecision, DedupeLayer, Finished, RebalanceKind, RedoCause, Stage,
+    CommitResult, DedupeDecision, DedupeLayer, Finished, Published, RebalanceKind, RedoCause, Stage,
 };
 pub use log::init as init_logging;
 pub use metric::{Buckets, Description, Kind, Metric};
-pub use metrics::{EffectsOpen, Metrics, OpenThings, ParkedOpen};
+pub use metrics::{EffectsOpen, Metrics, OpenThings, OutboxOpen, ParkedOpen};
 pub use outage::{Dependency, Outage, STILL_EVERY};

@@ -34,7 +34,7 @@ impl Endpoints {
     pub(super) fn of(call: &CallRule) -> Option<Self> {
         match call.request {
             RequestRule::Webhook(_) => Some(Self(Mutex::default())),
-            RequestRule::Http(_) | RequestRule::Smtp(_) => None,
+            RequestRule::Http(_) | RequestRule::Smtp(_) | RequestRule::Record(_) => None,
         }
     }
 
@@ -85,7 +85,7 @@ impl Endpoints {
 fn url(request: &Request) -> Option<&str> {
     match request {
         Request::Http(http) => Some(&http.url),
-        Request::Email(_) => None,
+        Request::Email(_) | Request::Record(_) => None,
     }
 }
 

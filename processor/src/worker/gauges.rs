@@ -144,7 +144,7 @@ mod tests {
             oldest_at: 0,
             orphaned,
         };
-        let open = |effects| OpenThings { effects, parked: Vec::new() };
+        let open = |effects| OpenThings { effects, ..OpenThings::default() };
         let mut orphans = Orphans::default();
         let start = clock::now();
         let one = open(vec![effect("settle", false), effect("receipt", true)]);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oncely_connectors::format;
-use oncely_core::connector::{CallRule, Connector, EffectBody, LookupRule};
+use oncely_core::connector::{Connector, EffectBody, LookupRule, RequestRule};
 use oncely_core::effect::next::{Act, Policy, act};
 use oncely_core::effect::status::Status;
 use oncely_core::expr::{Header, Meta, Scope, StateView};
@@ -25,7 +25,7 @@ use crate::store::{PgConnection, StoreError};
 /// What is to be rendered for a claim.
 #[derive(Clone, Copy)]
 enum Missing<'a> {
-    Request(&'a CallRule),
+    Request(&'a RequestRule),
     LookUp(&'a LookupRule),
 }
 
@@ -58,9 +58,9 @@ pub(super) async fn render_missing(
     let mut rendered = Vec::new();
     for (what, held) in missing {
         match what {
-            Missing::Request(call) => {
+            Missing::Request(rule) => {
                 let made = in_scope(connector, held, &sources, |scope| {
-                    let request = render::request(&call.request, scope);
+                    let request = render::request(rule, scope);
                     request.map(|request| request.to_bytes()).map_err(|error| super::chain(&error))
                 });
                 match made {
@@ -95,14 +95,20 @@ pub(super) async fn render_missing(
 /// What a claim lacks of what it is claimed for.
 fn missing<'c>(connector: &'c Connector, held: &mut Held) -> Option<Missing<'c>> {
     let rule = connector.effects.get(held.rule);
-    let Some(EffectBody::Call(call)) = rule.map(|rule| &rule.body) else {
-        if held.claim.request.is_none() {
-            held.unrenderable = Some("the effect is no call any more".to_owned());
+    let call = match rule.map(|rule| &rule.body) {
+        Some(EffectBody::Call(call)) => call,
+        Some(EffectBody::Publish(publish)) => {
+            return held.claim.request.is_none().then_some(Missing::Request(&publish.request));
         }
-        return None;
+        Some(EffectBody::Ledger(_)) | None => {
+            if held.claim.request.is_none() {
+                held.unrenderable = Some("the effect is no call any more".to_owned());
+            }
+            return None;
+        }
     };
     match act(&Policy::of(call), &held.claim.history.when_claimed()) {
-        Act::Send if held.claim.request.is_none() => Some(Missing::Request(call)),
+        Act::Send if held.claim.request.is_none() => Some(Missing::Request(&call.request)),
         Act::LookUp => call.lookup.as_ref().map(Missing::LookUp),
         Act::Send | Act::Hold(_) => None,
     }

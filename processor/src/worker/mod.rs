@@ -15,6 +15,7 @@
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
 //! - [`parked`] – records that were set aside: reasons, log lines
+//! - [`outbox`] – records that are published
 //! - [`late`], [`lines`], [`headers`] – requests and ledger lines made from results; headers as bytes
 
 mod call;
@@ -31,6 +32,7 @@ mod lease;
 mod lines;
 mod mailbox;
 pub(crate) mod memory;
+mod outbox;
 mod outcomes;
 mod parked;
 mod pipeline;
@@ -87,6 +89,8 @@ struct Shared {
     process_metrics: Metrics,
     /// Wakes the comparison of claims: one may have been lost sight of.
     adopt: Notify,
+    /// Something may have come into the outbox.
+    outbox: Notify,
     /// What the log says of outages: the database's is one story of the whole process.
     database: Outage,
     kafka: Outage,

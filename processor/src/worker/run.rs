@@ -11,6 +11,7 @@ use oncely_core::key::Key;
 use oncely_core::progress::Hold;
 use oncely_core::wanted::Wanted;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
 
 use super::claims::Claims;
 use super::keeper::Keeper;
@@ -18,6 +19,7 @@ use super::lane::Lane;
 use super::lease::Lease;
 use super::mailbox::Mailbox;
 use super::memory::{self, Memory, TooShort};
+use super::outbox::{self, Relay, RelayParts};
 use super::outcomes::Outcomes;
 use super::pipeline::{Closed, Ends, JOBS_MAX, Pipeline};
 use super::recent::Recent;
@@ -107,6 +109,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         metrics: parts.metrics.connector(&ConnectorShape::of(&parts.connector)),
         process_metrics: parts.metrics.clone(),
         adopt: Notify::new(),
+        outbox: Notify::new(),
         database: parts.outage.clone(),
         kafka: kafka.clone(),
     });
@@ -115,11 +118,20 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         settings = settings.for_mock_broker();
     }
     let consumer = ConsumerHandle::spawn(&settings).map_err(kafka_error)?;
-    let ends = start_parts(&parts, &shared, admin, &session);
+    let relay_admin = admin.clone();
+    let (ends, mailbox) = start_parts(&parts, &shared, admin, &session);
+    let relay = start_relay(&parts, &shared, relay_admin, mailbox, session("relay"));
+    let relay = relay.map_err(kafka_error)?;
     let (lease, health) = (parts.lease.clone(), parts.health.clone());
     let pipeline = Pipeline::new(Arc::clone(&shared), lease, health, consumer, ends);
     let (closed, ending) = pipeline.run(parts.stop.clone()).await;
-    drain_calls(&parts.claims, ending, parts.settings.worker.shutdown_grace).await;
+    let grace = parts.settings.worker.shutdown_grace;
+    drain_calls(&parts.claims, ending, grace).await;
+    if let Some(relay) = relay {
+        // What is in flight after that is sent once more by another, with the same id.
+        let left = grace.saturating_sub(clock::since(ending));
+        drop(tokio::time::timeout(left, relay).await);
+    }
     match closed {
         Closed::Clean => Ok(()),
         Closed::Fatal(cause) => Err(RunError::Fatal { connector: name, cause }),
@@ -129,7 +141,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
 /// One lane for each effect that is a call.
 fn lanes(parts: &Parts) -> Result<Vec<Option<Arc<Lane>>>, RunError> {
     let lane = |(index, rule): (usize, &oncely_core::connector::EffectRule)| match &rule.body {
-        EffectBody::Ledger(_) => Ok(None),
+        EffectBody::Ledger(_) | EffectBody::Publish(_) => Ok(None),
         EffectBody::Call(call) => {
             let performer = Performer::new(call, &parts.secrets, &parts.egress, clock::wall_ms);
             let performer = performer.map_err(|source| RunError::Effect {
@@ -232,13 +244,37 @@ async fn check_retention(connector: &Connector, admin: &Admin) -> Result<(), Run
     Ok(())
 }
 
+/// Starts the relay, where anything goes through the outbox.
+fn start_relay(
+    parts: &Parts,
+    shared: &Arc<Shared>,
+    admin: Admin,
+    pipeline: Mailbox,
+    session: Session,
+) -> Result<Option<JoinHandle<()>>, KafkaError> {
+    if !outbox::is_used(&parts.connector) {
+        return Ok(None);
+    }
+    let relay = Relay::new(RelayParts {
+        shared: Arc::clone(shared),
+        session,
+        lease: parts.lease.clone(),
+        client: parts.settings.kafka.client.clone(),
+        admin,
+        pipeline,
+        health: parts.health.clone(),
+        stop: parts.stop.clone(),
+    })?;
+    Ok(Some(parts.vital.spawn("relay", relay.run())))
+}
+
 /// Starts everything that the pipeline talks to.
 fn start_parts(
     parts: &Parts,
     shared: &Arc<Shared>,
     admin: Admin,
     session: &dyn Fn(&str) -> Session,
-) -> Ends {
+) -> (Ends, Mailbox) {
     let (pipeline, messages) = mpsc::unbounded_channel();
     let (starter, assigned) = mpsc::unbounded_channel();
     let (keeper, positions) = mpsc::unbounded_channel();
@@ -298,14 +334,15 @@ fn start_parts(
         session: session("sweeper"),
         lease,
         claims,
-        pipeline: mailbox,
+        pipeline: mailbox.clone(),
         health: parts.health.clone(),
         stop: parts.stop.clone(),
         lines: super::lines::names(&shared()),
     };
     vital.spawn("sweeper", sweeper.run());
     vital.spawn("asker", ask(session("asker"), questions, pipeline));
-    Ends { messages, starter, keeper, ended, asker, writers, claims: parts.claims.clone() }
+    let claims = parts.claims.clone();
+    (Ends { messages, starter, keeper, ended, asker, writers, claims }, mailbox)
 }
 
 async fn write(

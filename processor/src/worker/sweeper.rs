@@ -344,6 +344,9 @@ impl Sweeper {
         sweep::remove(connection, Expired::Closed, id, kept.dedupe_ms, SLICE).await?;
         sweep::remove(connection, Expired::Payloads, id, kept.payloads_ms, SLICE).await?;
         sweep::remove(connection, Expired::Results, id, kept.payloads_ms, SLICE).await?;
+        if super::outbox::is_used(&shared.connector) {
+            sweep::remove(connection, Expired::Outbox, id, kept.payloads_ms, SLICE).await?;
+        }
         Ok(())
     }
 }

@@ -18,16 +18,17 @@ use super::claims::{Claims, Held};
 use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
+use super::outbox;
 use super::parked::{self, REFUSED_BY_DATABASE};
 use super::recent::Recent;
 use super::report::{Report, count, done, duplicates};
 use crate::clock;
 use crate::crash::{self, Step};
-use crate::store::batch::{self, ParkedRecord, PayloadRecord, Written};
+use crate::store::batch::{self, Chosen, ParkedRecord, PayloadRecord, Written};
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
 use crate::store::share;
-use crate::store::{PgConnection, Session, StoreError};
+use crate::store::{self, PgConnection, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{RedoCause, Stage};
 
@@ -196,6 +197,9 @@ impl Writer {
             .bounded(self.transaction(items, &inputs, parked, &asked, worker))
             .await?;
         self.recent.remember(plan.inbox.keys());
+        if !plan.effects.is_empty() {
+            shared.outbox.notify_one();
+        }
         let statuses =
             match self.session.patience().bounded(duplicates(&mut self.session, &plan)).await {
                 Ok(statuses) => statuses,
@@ -347,13 +351,22 @@ async fn write(
     let mut fences = BTreeMap::new();
     if !plan.effects.is_empty() {
         let claimed = |key: &Key| grants.keys.contains(key);
-        let written = batch::write_effects(tx, plan, connector, worker, claimed).await?;
+        let ready = outbox::Ready::of(&shared.connector, plan);
+        let how = |key: &Key| match key {
+            key if claimed(key) => Chosen::Claimed,
+            key if ready.has(key) => Chosen::Queued,
+            _ => Chosen::Waiting,
+        };
+        let written = batch::write_effects(tx, plan, connector, worker, how).await?;
         if written.len() < plan.effects.len() {
             let written: BTreeSet<Key> = written.iter().map(|fenced| fenced.key).collect();
             let keys = plan.effects.keys().filter(|key| !written.contains(key));
             return Err(Undone::Collided(keys.copied().collect()));
         }
         fences = written.iter().filter_map(|new| Some((new.key, new.fence?))).collect();
+        if !ready.is_empty() {
+            store::outbox::put(tx, shared.connector_id, &ready.outgoing()).await?;
+        }
     }
     if share::share_effects(tx, plan).await? == Written::LostRace {
         return Err(Undone::LostRace);

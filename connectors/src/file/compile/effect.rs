@@ -78,7 +78,7 @@ impl RawEffectType {
                 "record",
                 "limits",
             ],
-            Self::Publish => &[],
+            Self::Publish => &["message"],
         }
     }
 }
@@ -139,7 +139,7 @@ impl Compiler<'_> {
                 OnStale::Run
             }
         };
-        let (kind_span, kind) = kind?;
+        let (_, kind) = kind?;
         self.fields_of(raw, *kind);
         let body = match kind {
             RawEffectType::Http => self.http(raw, at),
@@ -148,11 +148,7 @@ impl Compiler<'_> {
             RawEffectType::Ledger => self.ledger(raw, at, !after.is_empty()),
             RawEffectType::Webhook => self.webhook(raw, at),
             RawEffectType::Llm => self.llm(raw, at),
-            RawEffectType::Publish => {
-                let name = kind.name();
-                self.not_yet(kind_span, &format!("an effect of type `{name}`"), name);
-                None
-            }
+            RawEffectType::Publish => self.publish(raw, at),
         };
         let when = match when {
             None => None,
@@ -200,6 +196,7 @@ impl Compiler<'_> {
             ("event_type", raw.event_type.as_ref().and_then(Field::span)),
             ("at", raw.at.as_ref().and_then(Field::span)),
             ("json", raw.json.as_ref().and_then(Field::span)),
+            ("message", raw.message.as_ref().and_then(Field::span)),
             ("entry", raw.entry.as_ref().and_then(Field::span)),
             ("idempotency", raw.idempotency.as_ref().and_then(Field::span)),
             ("timeout", raw.timeout.as_ref().and_then(Field::span)),

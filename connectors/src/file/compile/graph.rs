@@ -109,11 +109,11 @@ fn unrecorded(
         .filter_map(|(name, _)| name.get().map(String::as_str))
         .collect();
     // Some types record of themselves what every answer has.
-    let implied: &[_] = match made.map(|rule| &rule.body) {
-        Some(EffectBody::Call(call)) => &call.record,
-        Some(EffectBody::Ledger(_)) | None => &[],
+    let implied: Vec<&str> = match made.map(|rule| &rule.body) {
+        Some(EffectBody::Call(call)) => call.record.iter().map(|(name, _)| &**name).collect(),
+        Some(EffectBody::Publish(_)) => vec!["topic", "partition", "offset"],
+        Some(EffectBody::Ledger(_)) | None => Vec::new(),
     };
-    let implied = implied.iter().map(|(name, _)| &**name);
     let recorded: Vec<&str> = recorded.into_iter().chain(implied).collect();
     if recorded.contains(&&**wanted) {
         return None;
@@ -151,6 +151,7 @@ pub(super) fn results_read(rule: &EffectRule) -> Vec<Path> {
             call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(&mut of_results));
         }
         EffectBody::Ledger(line) => line.for_each_read(&mut of_results),
+        EffectBody::Publish(publish) => publish.request.for_each_read(&mut of_results),
     }
     paths.into_iter().collect()
 }

@@ -108,7 +108,7 @@ impl Compiler<'_> {
             RequestRule::Http(http) | RequestRule::Webhook(WebhookRule { http, .. }) => {
                 Some(http.url.text())
             }
-            RequestRule::Smtp(_) => None,
+            RequestRule::Smtp(_) | RequestRule::Record(_) => None,
         };
         let (span, written) = self.need(&raw.url, "lookup.url", at)?;
         let Some(full) = beside(written, base) else {
@@ -260,7 +260,10 @@ fn origin(url: &str) -> Option<&str> {
 fn same_auth(request: &RequestRule, url: &str) -> Option<Auth> {
     match request {
         RequestRule::Http(http) if origin(http.url.text()) == origin(url) => http.auth.clone(),
-        RequestRule::Http(_) | RequestRule::Webhook(_) | RequestRule::Smtp(_) => None,
+        RequestRule::Http(_)
+        | RequestRule::Webhook(_)
+        | RequestRule::Smtp(_)
+        | RequestRule::Record(_) => None,
     }
 }
 

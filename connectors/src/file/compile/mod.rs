@@ -10,6 +10,7 @@ mod identity;
 mod llm;
 mod lookup;
 mod profile;
+mod publish;
 mod repeat;
 mod samples;
 mod slips;
@@ -237,7 +238,8 @@ impl<'a> Compiler<'a> {
                     }
                 })
             }
-            oncely_core::connector::EffectBody::Ledger(_) => None,
+            oncely_core::connector::EffectBody::Ledger(_)
+            | oncely_core::connector::EffectBody::Publish(_) => None,
         });
         let longest = plans.chain(waits).max_by_key(|(length, _)| *length);
         let longest = longest.or((replay_ms > 0).then(|| (0, "no effect".to_owned())));

@@ -108,15 +108,17 @@ impl Compiler<'_> {
 
     /// Warns of members that a request reads and no sample has, where they are read.
     fn members(&mut self, rule: &EffectRule, effect: Span, raw: &RawEffect, samples: &[Value]) {
-        let EffectBody::Call(call) = &rule.body else { return };
+        let Some(request) = rule.body.request() else { return };
         let mut reads = BTreeSet::new();
         let mut of_event = |path: &Path| {
             if path.root == Root::Event {
                 reads.insert(path.clone());
             }
         };
-        call.request.for_each_read(&mut of_event);
-        call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(&mut of_event));
+        request.for_each_read(&mut of_event);
+        if let EffectBody::Call(call) = &rule.body {
+            call.lookup.iter().for_each(|lookup| lookup.request.for_each_read(&mut of_event));
+        }
         for path in reads.into_iter().filter(|path| !samples.iter().any(|event| has(event, path))) {
             let text = format!("`{}` reads `{path}`, which no sample event has", rule.id);
             let (place, file) = match self.place_of(&path.to_string(), effect) {

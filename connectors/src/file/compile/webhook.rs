@@ -35,7 +35,7 @@ impl Compiler<'_> {
                 }
                 Some(EffectBody::Call(call))
             }
-            ledger @ EffectBody::Ledger(_) => Some(ledger),
+            other @ (EffectBody::Ledger(_) | EffectBody::Publish(_)) => Some(other),
         }
     }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::read::{Entries, Field, Later};
 use super::super::words::{Backoff, Millis, OneOrMany, PerTime, Window};
-use super::{RawChat, RawLookup, RawTree};
+use super::{RawChat, RawLookup, RawMessage, RawTree};
 
 /// One outside action.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,6 +54,8 @@ pub(crate) struct RawEffect {
     pub(crate) at: Option<Field<String>>,
     /// For `webhook`: the data of its body; a text that is one `{{ expression }}` keeps its type.
     pub(crate) json: Option<Field<RawTree>>,
+    /// For `publish`: the record.
+    pub(crate) message: Option<Field<RawMessage>>,
     /// For `ledger`: the row.
     pub(crate) entry: Option<Field<RawEntry>>,
     /// What the provider does with our key.
@@ -84,7 +86,6 @@ pub(crate) enum RawEffectType {
     Ledger,
     Webhook,
     Llm,
-    #[schemars(skip)]
     Publish,
 }
 

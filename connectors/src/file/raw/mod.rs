@@ -9,6 +9,7 @@ mod chat;
 mod effect;
 mod lookup;
 mod profile;
+mod publish;
 mod shapes;
 
 use schemars::JsonSchema;
@@ -18,6 +19,7 @@ pub(crate) use self::chat::*;
 pub(crate) use self::effect::*;
 pub(crate) use self::lookup::*;
 pub(crate) use self::profile::*;
+pub(crate) use self::publish::*;
 pub(crate) use self::shapes::{RawFingerprint, RawGap, RawTree};
 use super::read::{Entries, Field, Later};
 use super::words::{Bytes, Millis, OneOrMany, Wait};

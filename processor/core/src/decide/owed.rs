@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::known::{EffectRow, Known};
 use super::line::ledger_line;
 use super::plan::{EffectNew, LedgerNew, Moved, ParkReason};
-use crate::connector::{CallRule, Connector, EffectBody, EffectRule, OnStale};
+use crate::connector::{Connector, EffectBody, EffectRule, OnStale, RequestRule};
 use crate::effect::order::{Turn, turn};
 use crate::effect::status::Status;
 use crate::event::Event;
@@ -87,16 +87,17 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
                 }
                 continue;
             }
-            EffectBody::Ledger(_) | EffectBody::Call(_) => {}
+            EffectBody::Ledger(_) | EffectBody::Call(_) | EffectBody::Publish(_) => {}
         }
         let (new, needs_event_later) = match &rule.body {
             EffectBody::Ledger(body) => {
                 let hash = inputs(|visit| body.for_each_read(visit), &scope);
                 (effect(question, index, (None, hash)), true)
             }
-            EffectBody::Call(body) => {
-                let request = request(rule, body, key, &scope)?;
-                (effect(question, index, request), body.needs_event_later())
+            EffectBody::Call(_) | EffectBody::Publish(_) => {
+                let Some(sent) = rule.body.request() else { continue };
+                let request = request(rule, sent, key, &scope)?;
+                (effect(question, index, request), rule.body.needs_event_later())
             }
         };
         owed.keys.push(key);
@@ -171,16 +172,16 @@ type Rendered = (Option<Vec<u8>>, Key);
 
 fn request(
     rule: &EffectRule,
-    body: &CallRule,
+    body: &RequestRule,
     key: Key,
     scope: &Scope<'_>,
 ) -> Result<Rendered, Refusal> {
     let wire = key.wire();
     let scope = Scope { effect_key: Some(&wire), ..*scope };
-    if body.reads_results {
-        return Ok((None, inputs(|visit| body.request.for_each_read(visit), &scope)));
+    if rule.body.reads_results() {
+        return Ok((None, inputs(|visit| body.for_each_read(visit), &scope)));
     }
-    let request = render::request(&body.request, &scope).map_err(|error| Refusal {
+    let request = render::request(body, &scope).map_err(|error| Refusal {
         reason: ParkReason::RequestFailed,
         detail: format!("effects.{}.request: {}", rule.id, chain(&error)),
     })?;

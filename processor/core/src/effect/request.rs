@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Request {
     Http(HttpRequest),
     Email(EmailRequest),
+    Record(RecordRequest),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,18 @@ pub struct EmailRequest {
     pub text: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<Box<str>>,
+}
+
+/// A record for a Kafka topic, without its message id, which is the effect key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordRequest {
+    pub topic: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Box<str>>,
+    pub headers: Vec<(Box<str>, Box<str>)>,
+    /// `None` is a tombstone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Box<str>>,
 }
 
 impl Request {

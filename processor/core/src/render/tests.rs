@@ -119,3 +119,24 @@ fn what_cannot_be_rendered_is_named() {
     let error = make(&rule, &event(&[("id", Value::text("a"))])).unwrap_err();
     assert_eq!(error.to_string(), "json.lines[0] cannot be rendered");
 }
+
+#[test]
+fn a_record_has_a_topic_that_kafka_allows() {
+    let event = event(&[("to", Value::Text("orders".into()))]);
+    let rule = |topic: &str| {
+        RequestRule::Record(RecordRule {
+            topic: text(topic),
+            key: Some(text("{{ event.to }}")),
+            headers: vec![("a".into(), text("1"))],
+            value: ValueRule::Null,
+        })
+    };
+    let Ok(Request::Record(made)) = make(&rule("{{ event.to }}.v1"), &event) else {
+        panic!("no record")
+    };
+    assert_eq!((&*made.topic, made.key.as_deref()), ("orders.v1", Some("orders")));
+    assert_eq!((made.headers.len(), made.value), (1, None));
+    for wrong in ["a b", "..", "", "{{ event.to }}/v1"] {
+        assert_eq!(make(&rule(wrong), &event), Err(RequestError::TopicName), "{wrong}");
+    }
+}

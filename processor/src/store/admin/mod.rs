@@ -8,6 +8,7 @@ pub mod effects;
 pub mod endpoints;
 pub mod events;
 pub mod open;
+pub mod outbox;
 pub mod parked;
 pub mod progress;
 pub mod resolve;

@@ -5,7 +5,7 @@ use sqlx::{PgConnection, query_file, query_file_scalar};
 use uuid::Uuid;
 
 use crate::store::error::Result;
-use crate::telemetry::{EffectsOpen, OpenThings, ParkedOpen};
+use crate::telemetry::{EffectsOpen, OpenThings, OutboxOpen, ParkedOpen};
 
 /// Counts what is open, if `me` is the worker to do so; `None` for all others.
 pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<OpenThings>> {
@@ -16,8 +16,18 @@ pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<Ope
     let effects = query_file!("src/store/sql/admin_open_effects.sql");
     let effects = effects.fetch_all(&mut *connection).await?.into_iter();
     let parked = query_file!("src/store/sql/admin_open_parked.sql");
-    let parked = parked.fetch_all(connection).await?.into_iter();
+    let parked = parked.fetch_all(&mut *connection).await?.into_iter();
+    let outbox = query_file!("src/store/sql/admin_open_outbox.sql");
+    let outbox = outbox.fetch_all(connection).await?.into_iter();
     Ok(Some(OpenThings {
+        outbox: outbox
+            .map(|row| OutboxOpen {
+                connector: row.connector,
+                waiting: unsigned(row.waiting),
+                held: unsigned(row.held),
+                oldest_at: unsigned(row.oldest),
+            })
+            .collect(),
         effects: effects
             .filter_map(|row| {
                 Some(EffectsOpen {

@@ -8,6 +8,7 @@ use super::audit::{Change, record};
 use super::effects::of_keys;
 use crate::store::columns::{clean, uuid};
 use crate::store::error::{Result, StoreError};
+use crate::store::outbox;
 use crate::store::settle::{LaneLock, lock_lanes, park_rejected, wake};
 use crate::store::sweep;
 
@@ -118,6 +119,9 @@ pub async fn resolve(
     record(tx, Some(effect), resolution.action(), change, &detail.to_string()).await?;
     if let (true, Some(worker), Some(fence)) = (of_the_dead, row.worker, row.fence) {
         sweep::record_deaths(tx, &[(effect, fence, worker)]).await?;
+    }
+    if resolution.status().is_final() {
+        outbox::drop_of(tx, effect).await?;
     }
     if *resolution == Resolution::Rejected {
         park_rejected(tx, &[effect]).await?;

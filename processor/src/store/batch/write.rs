@@ -92,22 +92,37 @@ fn is_taken(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.is_unique_violation())
 }
 
-/// Writes the effects; `claimed` says which of the ready ones this worker sends at once. Keys that
+/// What becomes of an effect whose turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// Due now, for whoever has a free slot.
+    Waiting,
+    /// This worker sends it at once.
+    Claimed,
+    /// Its record goes into the outbox in this transaction.
+    Queued,
+}
+
+/// Writes the effects; `chosen` says what becomes of the ready ones. Keys that
 /// are missing in the answer exist already.
 pub async fn write_effects(
     tx: &mut PgConnection,
     plan: &Plan,
     connector: (&Connector, i32),
     worker: Uuid,
-    claimed: impl Fn(&Key) -> bool,
+    chosen: impl Fn(&Key) -> Chosen,
 ) -> Result<Vec<Fenced>> {
     let (rules, connector_id) = connector;
     let effects: Vec<_> = plan.effects.iter().collect();
     let name = |rule: usize| rules.effects.get(rule).map_or("", |rule| &*rule.id);
     let status = |key: &Key, turn: Turn| match turn {
-        Turn::Skip => Status::Skipped,
-        Turn::Ready if claimed(key) => Status::Claimed,
-        Turn::Ready | Turn::Blocked => Status::Waiting,
+        Turn::Skip => Status::Skipped.as_str(),
+        Turn::Blocked => Status::Waiting.as_str(),
+        Turn::Ready => match chosen(key) {
+            Chosen::Waiting => Status::Waiting.as_str(),
+            Chosen::Claimed => Status::Claimed.as_str(),
+            Chosen::Queued => "queued",
+        },
     };
     let key_ = uuids(effects.iter().map(|(key, _)| *key));
     let event = uuids(effects.iter().map(|(_, new)| &new.event));
@@ -122,8 +137,7 @@ pub async fn write_effects(
     let request: Vec<Option<&[u8]>> =
         effects.iter().map(|(_, new)| new.request.as_deref()).collect();
     let after: Vec<_> = effects.iter().map(|(_, new)| joined(&new.after)).collect();
-    let statuses: Vec<&str> =
-        effects.iter().map(|(key, new)| status(key, new.turn).as_str()).collect();
+    let statuses: Vec<&str> = effects.iter().map(|(key, new)| status(key, new.turn)).collect();
     let blocked: Vec<_> = effects.iter().map(|(_, new)| new.turn == Turn::Blocked).collect();
     let rows = query_file!(
         "src/store/sql/effect_insert.sql",

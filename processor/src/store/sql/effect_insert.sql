@@ -1,14 +1,16 @@
--- New effects. A claimed one gets its fence here; a waiting one is due now, or blocked.
+-- New effects. A claimed one gets its fence here; a waiting one is due now, or blocked, or its record is put
+-- into the outbox by the same transaction.
 INSERT INTO oncely.effect (key, event, lane, version, connector, ordinal, name, tenant, business_id,
                            request_hash, request, after_keys, status, worker, fence, due_at,
                            first_sent_at, last_sent_at, settled_at)
 SELECT u.key, u.event, u.lane, u.version, $15, u.ordinal, u.name, u.tenant, u.business_id,
        u.request_hash, u.request,
        CASE WHEN u.after_keys = '' THEN NULL ELSE string_to_array(u.after_keys, ',')::uuid[] END,
-       u.status,
+       CASE WHEN u.status = 'queued' THEN 'waiting' ELSE u.status END,
        CASE WHEN u.status = 'claimed' THEN $14::uuid END,
        CASE WHEN u.status = 'claimed' THEN nextval('oncely.fence') END,
-       CASE WHEN u.status = 'waiting' AND NOT u.blocked THEN now() END,
+       CASE WHEN u.status = 'waiting' AND NOT u.blocked THEN now()
+            WHEN u.status = 'queued' THEN 'infinity'::timestamptz END,
        CASE WHEN u.status = 'claimed' THEN now() END,
        CASE WHEN u.status = 'claimed' THEN now() END,
        CASE WHEN u.status = 'skipped' THEN now() END

@@ -1,0 +1,1 @@
+SELECT count(*) AS "count!" FROM oncely.relay WHERE connector = $1

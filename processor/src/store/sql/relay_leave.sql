@@ -1,0 +1,1 @@
+DELETE FROM oncely.relay WHERE connector = $1 AND worker = $2

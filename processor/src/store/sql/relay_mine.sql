@@ -1,0 +1,1 @@
+SELECT slice FROM oncely.slice WHERE connector = $1 AND worker = $2

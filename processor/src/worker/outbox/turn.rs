@@ -1,0 +1,114 @@
+//! Effects whose turn has come after the batch transaction: rendered where that had to wait for results, and
+//! put into the outbox. Any relay does it for all slices.
+
+use oncely_core::effect::request::Request;
+use oncely_core::key::Key;
+
+use super::is_published;
+use crate::store::outbox::{self, Outgoing};
+use crate::store::{Session, StoreError, settle};
+use crate::worker::Shared;
+use crate::worker::claims::Held;
+use crate::worker::late;
+
+/// Effects looked at in one transaction.
+const SLICE: i64 = 500;
+
+/// What one look came to.
+#[derive(Debug, Default)]
+pub(super) struct Turned {
+    /// Effects that hold no offset back any more.
+    pub(super) let_go: Vec<Key>,
+    /// Rejected, with the reason: no record can be made.
+    pub(super) rejected: Vec<(Held, String)>,
+    /// There may be more.
+    pub(super) more: bool,
+}
+
+/// Looks once.
+///
+/// # Errors
+/// As every query; then nothing was changed.
+pub(super) async fn look(
+    shared: &Shared,
+    session: &mut Session,
+    worker: uuid::Uuid,
+) -> Result<Turned, StoreError> {
+    let id = shared.connector_id;
+    let names: Vec<String> = (shared.connector.effects.iter())
+        .filter(|rule| is_published(&rule.body))
+        .map(|rule| rule.id.to_string())
+        .collect();
+    if names.is_empty() {
+        return Ok(Turned::default());
+    }
+    let lanes = outbox::lanes_due(session.connection().await?, id, &names, SLICE).await?;
+    if lanes.is_empty() {
+        return Ok(Turned::default());
+    }
+    let mut tx = session.begin().await?;
+    settle::lock_lanes(&mut tx, shared.lane_lock(), &lanes).await?;
+    let due = outbox::due(&mut tx, id, &names, &lanes).await?;
+    let mut held: Vec<Held> = due
+        .into_iter()
+        .filter_map(|(name, claim)| {
+            let rule = shared.connector.effects.iter().position(|rule| *rule.id == *name)?;
+            Some(Held::new(worker, rule, claim))
+        })
+        .collect();
+    late::render_missing(&mut tx, &shared.connector, &mut held).await?;
+    let mut turned = Turned { more: !held.is_empty(), ..Turned::default() };
+    let mut records = Vec::new();
+    let mut rejected = Vec::new();
+    for held in held {
+        match record_of(&held) {
+            Ok(record) => records.push((held.claim.key, record)),
+            Err(why) => rejected.push((held, why)),
+        }
+    }
+    let outgoing: Vec<Outgoing<'_>> = records
+        .iter()
+        .map(|(message, (topic, key))| Outgoing {
+            message: *message,
+            topic,
+            record_key: key.as_deref().map(str::as_bytes),
+            parked: None,
+        })
+        .collect();
+    if !outgoing.is_empty() {
+        outbox::put(&mut tx, id, &outgoing).await?;
+        let keys: Vec<Key> = records.iter().map(|(key, _)| *key).collect();
+        outbox::queued(&mut tx, &keys).await?;
+    }
+    if !rejected.is_empty() {
+        let noted: Vec<(Key, String)> =
+            rejected.iter().map(|(held, why)| (held.claim.key, why.clone())).collect();
+        let keys = outbox::reject(&mut tx, &noted).await?;
+        settle::park_rejected(&mut tx, &keys).await?;
+        let woken = settle::wake(&mut tx, &lanes, None).await?;
+        turned.let_go.extend(keys);
+        turned.let_go.extend(woken.skipped);
+        if woken.due {
+            shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
+        }
+    }
+    tx.commit().await?;
+    turned.rejected = rejected;
+    Ok(turned)
+}
+
+/// Topic and key of an effect's record, or why it has none.
+fn record_of(held: &Held) -> Result<(Box<str>, Option<Box<str>>), String> {
+    if let Some(why) = &held.unrenderable {
+        return Err(why.clone());
+    }
+    let bytes = held.claim.request.as_deref();
+    let bytes = bytes.ok_or("the record was removed by retention before it could be sent")?;
+    match Request::from_bytes(bytes) {
+        Ok(Request::Record(record)) => Ok((record.topic, record.key)),
+        Ok(Request::Http(_) | Request::Email(_)) => {
+            Err("the effect was of another type when it was owed".to_owned())
+        }
+        Err(error) => Err(format!("the record cannot be read: {error}")),
+    }
+}
