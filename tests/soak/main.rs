@@ -50,7 +50,12 @@ impl Lane {
         if let Some(servers) = self.servers.take() {
             return servers;
         }
-        let kafka = Kafka::start(&KafkaOptions::new(self.brokers)).await.unwrap();
+        // The client waits as long for the answer to a heartbeat as for the next one; an answer that comes
+        // later and holds an assignment is lost on it until the broker fences it, minutes later (librdkafka
+        // 2.12.1, KIP-848). On a machine that is as busy as this one, answers take their time.
+        let kafka = KafkaOptions::new(self.brokers);
+        let kafka = kafka.with("group.consumer.heartbeat.interval.ms", "2000");
+        let kafka = Kafka::start(&kafka).await.unwrap();
         let cluster = Cluster::start(&servers::options()).await.unwrap();
         (Box::new(kafka), Box::new(cluster))
     }
@@ -93,10 +98,13 @@ fn main() -> ExitCode {
     let done = done.into_inner().unwrap();
     let mut sum = Played::default();
     let mut failed: Vec<u64> = Vec::new();
+    let mut faults = 0;
     for (seed, played) in &done {
         match played {
             Ok(played) => {
                 sum.kills += played.kills;
+                sum.crashes += played.crashes;
+                faults += Plan::of(*seed).faults.len();
                 sum.effects += played.effects;
                 sum.held += played.held;
                 sum.quiet = sum.quiet.max(played.quiet);
@@ -108,7 +116,9 @@ fn main() -> ExitCode {
     let object = serde_json::json!({
         "rounds": done.len(),
         "violations": failed.len(),
+        "faults": faults,
         "kills": sum.kills,
+        "crashes": sum.crashes,
         "effects": sum.effects,
         "held": sum.held,
         "seeds": [first, first + rounds.saturating_sub(1)],
@@ -123,7 +133,7 @@ fn main() -> ExitCode {
 fn say(plan: &Plan, begun: Instant, played: &Result<Played, String>) {
     let (seed, seconds) = (plan.seed, begun.elapsed().as_secs_f64());
     match played {
-        Ok(Played { kills, effects, held, quiet }) => println!(
+        Ok(Played { kills, effects, held, quiet, .. }) => println!(
             "round {seed}  {seconds:5.1} s  {kills} kills  {effects} effects  {held} held  quiet after {:.1} s",
             quiet.as_secs_f64()
         ),

@@ -29,6 +29,8 @@ const SESSION_MS: u64 = 2_500;
 pub(crate) struct Played {
     /// Processes that SIGKILL ended, workers and brokers.
     pub(crate) kills: u64,
+    /// Workers that came to their crash point.
+    pub(crate) crashes: u64,
     pub(crate) effects: u64,
     pub(crate) held: i64,
     /// What it took to settle everything after the last fault.
@@ -41,6 +43,7 @@ struct Round {
     dice: Dice,
     next: usize,
     kills: u64,
+    crashes: u64,
 }
 
 /// Plays a round on these servers, and gives them back.
@@ -57,10 +60,10 @@ pub(crate) async fn play(
     let begun = Instant::now();
     round.world.settled_within(QUIET_MAX).await;
     let quiet = begun.elapsed();
-    let Round { mut world, kills, .. } = round;
+    let Round { mut world, kills, crashes, .. } = round;
     let held = world.effects_in("held").await;
     world.check_invariants().await;
-    let played = Played { kills, effects: world.provider.counts().applied, held, quiet };
+    let played = Played { kills, crashes, effects: world.provider.counts().applied, held, quiet };
     let (kafka, cluster) = world.give_back().await;
     (played, kafka, cluster)
 }
@@ -89,7 +92,7 @@ impl Round {
             world.spawn(&[]);
         }
         let dice = Dice::new(plan.seed ^ 0x5eed);
-        Self { world, plan, dice, next: 1, kills: 0 }
+        Self { world, plan, dice, next: 1, kills: 0, crashes: 0 }
     }
 
     /// Load, with every fault at its time; at the end nothing is wrong any more and all is written.
@@ -105,8 +108,8 @@ impl Round {
             moments.extend([(*at_ms, number, true), (at_ms + lasts_ms, number, false)]);
         }
         moments.sort_unstable();
-        // Workers of a fault, by its number.
-        let mut victims: Vec<Option<usize>> = vec![None; planned.len()];
+        // Workers of a fault, by its number, and their crashes.
+        let mut victims: Vec<Option<(usize, u32)>> = vec![None; planned.len()];
         for (at_ms, number, begins) in moments {
             while begun.elapsed() < ms(at_ms) {
                 self.load(CHUNK).await;
@@ -125,13 +128,13 @@ impl Round {
     }
 
     /// Gives the worker that it is about, if there is one.
-    async fn begin(&mut self, fault: &Fault, lasts: Duration) -> Option<usize> {
+    async fn begin(&mut self, fault: &Fault, lasts: Duration) -> Option<(usize, u32)> {
         match fault {
             Fault::Crash(order) => {
-                self.world.next_crash();
+                let crash = self.world.next_crash();
                 let number = self.world.spawn_armed(*order);
                 self.world.permit_crash();
-                return Some(number);
+                return Some((number, crash));
             }
             Fault::Kill => {
                 let victim = self.victim()?;
@@ -141,7 +144,7 @@ impl Round {
             Fault::Freeze => {
                 let victim = self.victim()?;
                 self.world.workers[victim].freeze();
-                return Some(victim);
+                return Some((victim, 0));
             }
             Fault::Join => {
                 self.world.spawn(&[]);
@@ -165,11 +168,11 @@ impl Round {
         None
     }
 
-    async fn end(&mut self, fault: &Fault, victim: Option<usize>) {
+    async fn end(&mut self, fault: &Fault, victim: Option<(usize, u32)>) {
         match fault {
             Fault::Crash(order) => self.end_crash(*order, victim).await,
             Fault::Freeze => {
-                if let Some(victim) = victim {
+                if let Some((victim, _)) = victim {
                     self.world.workers[victim].thaw();
                 }
             }
@@ -193,9 +196,11 @@ impl Round {
     }
 
     /// A worker that never came to its point is killed where it is.
-    async fn end_crash(&mut self, order: Order, victim: Option<usize>) {
-        let Some(victim) = victim else { return };
+    async fn end_crash(&mut self, order: Order, victim: Option<(usize, u32)>) {
+        let Some((victim, crash)) = victim else { return };
+        self.world.turn_to_crash(crash);
         self.world.forbid_crash();
+        self.crashes += u64::from(self.world.has_crashed());
         match order.action {
             Action::Stop => {
                 if self.world.has_crashed() {

@@ -57,8 +57,9 @@ pub struct World {
     sampler: Option<Sampler>,
     /// Connections to the story's database that nobody uses at this moment.
     wires: Mutex<Vec<Wire>>,
-    /// Crash permits that were made so far.
+    /// Crash permits that were made so far, and the one that is meant.
     permits: u32,
+    permit: u32,
     // After all that writes there.
     scratch: Scratch,
 }

@@ -61,13 +61,20 @@ impl World {
         number
     }
 
-    /// From now on another crash is meant.
-    pub fn next_crash(&mut self) {
+    /// From now on another crash is meant; gives its number.
+    pub fn next_crash(&mut self) -> u32 {
         self.permits += 1;
+        self.permit = self.permits;
+        self.permit
+    }
+
+    /// From now on this crash is meant again.
+    pub fn turn_to_crash(&mut self, number: u32) {
+        self.permit = number;
     }
 
     fn permit(&self) -> PathBuf {
-        self.dir().join(format!("crash-{}.permit", self.permits))
+        self.dir().join(format!("crash-{}.permit", self.permit))
     }
 }
 

@@ -173,6 +173,7 @@ impl Plan {
             sampler,
             wires: Mutex::default(),
             permits: 0,
+            permit: 0,
             scratch,
         };
         world.write_wiring();
