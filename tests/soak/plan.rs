@@ -11,6 +11,18 @@ use oncely_tests::dice::Dice;
 /// Faults of a round, at least.
 const FAULTS_MIN: u64 = 5;
 
+/// Steps that every worker takes all the time.
+const OFTEN: [Step; 8] = [
+    Step::Records,
+    Step::BatchCommit,
+    Step::Connect,
+    Step::Request,
+    Step::Outcome,
+    Step::SettleCommit,
+    Step::Position,
+    Step::OffsetCommit,
+];
+
 /// One round.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -21,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) offset_wait: &'static str,
     /// Whether mails by SMTP are owed as well.
     pub(crate) letters: bool,
+    /// Whether records are published as well.
+    pub(crate) publishes: bool,
     pub(crate) latency_ms: u64,
     pub(crate) faults: Vec<Planned>,
 }
@@ -87,11 +101,12 @@ pub(crate) enum Network {
 
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { workers, partitions, protocol, offset_wait, letters, latency_ms, .. } = self;
+        let Self { workers, partitions, protocol, offset_wait, letters, .. } = self;
+        let Self { publishes, latency_ms, .. } = self;
         write!(
             out,
             "{workers} workers, {partitions} partitions, {protocol}, offset_wait {offset_wait}, \
-             letters {letters}, latency {latency_ms} ms"
+             letters {letters}, publishes {publishes}, latency {latency_ms} ms"
         )?;
         for Planned { fault, at_ms, lasts_ms } in &self.faults {
             write!(out, "; {at_ms} ms +{lasts_ms}: {fault}")?;
@@ -120,6 +135,7 @@ impl Plan {
             protocol: if dice.one_in(4) { "consumer" } else { "classic" },
             offset_wait: *dice.pick::<&str>(&["60s", "60s", "0s", "2s"]),
             letters: dice.one_in(3),
+            publishes: dice.one_in(3),
             latency_ms: 5 + dice.roll(35),
             faults: Vec::new(),
         };
@@ -135,7 +151,11 @@ impl Plan {
                     break fault;
                 }
             };
-            let lasts_ms = 300 + dice.roll(1_500);
+            let mut lasts_ms = 300 + dice.roll(1_500);
+            // Some points are come to now and then only.
+            if matches!(fault, Fault::Crash(_)) {
+                lasts_ms += 1_000;
+            }
             plan.faults.push(Planned { fault, at_ms, lasts_ms });
             at_ms += 400 + dice.roll(800);
         }
@@ -162,7 +182,10 @@ fn fault(dice: &mut Dice) -> Fault {
 }
 
 fn order(dice: &mut Dice) -> Order {
-    let points: Vec<_> = crash::points().collect();
+    // Three of four where every worker comes along all the time.
+    let often = !dice.one_in(4);
+    let points = crash::points().filter(|point| !often || OFTEN.contains(&point.step));
+    let points: Vec<_> = points.collect();
     let point = *dice.pick(&points);
     let nth = 1 + u32::try_from(dice.roll(3)).unwrap();
     // What is written into a request by a worker that froze after its last look at the lease may come after

@@ -1,5 +1,6 @@
 //! One round: a fresh topic and database, load with faults, then quiet, then the invariants.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use oncely::crash::{Action, Order};
@@ -9,7 +10,9 @@ use oncely_rig::provider::{Fault as Answer, FaultRates};
 use oncely_rig::proxy::{Direction, Mode, Proxy};
 use oncely_tests::dice::Dice;
 use oncely_tests::ledger::{Ending, Fate};
-use oncely_tests::wiring::{EffectLines, charge, letter, note, receipt, settlement, usage};
+use oncely_tests::wiring::{
+    EffectLines, announce, charge, letter, note, receipt, settlement, usage,
+};
 use oncely_tests::{Event, Wiring, World};
 
 use crate::plan::{Fault, Network, Plan, Planned};
@@ -42,6 +45,10 @@ struct Round {
     plan: Plan,
     dice: Dice,
     next: usize,
+    /// Crashes of the plan that no worker is armed for yet, by the number of the fault.
+    unarmed: VecDeque<(usize, Order)>,
+    /// Workers that are armed and wait for their permit, with their crash, by the number of the fault.
+    armed: BTreeMap<usize, (usize, u32)>,
     kills: u64,
     crashes: u64,
 }
@@ -60,9 +67,14 @@ pub(crate) async fn play(
     let begun = Instant::now();
     round.world.settled_within(QUIET_MAX).await;
     let quiet = begun.elapsed();
-    let Round { mut world, kills, crashes, .. } = round;
+    let Round { mut world, plan, kills, crashes, .. } = round;
     let held = world.effects_in("held").await;
     world.check_invariants().await;
+    if plan.publishes {
+        let versions = (1..=INVOICES).map(|number| (World::invoice(number), vec![5]));
+        world.check_announced(&world.out(), &versions.collect()).await;
+        world.kafka().delete_topic(&world.out()).await.unwrap();
+    }
     let played = Played { kills, crashes, effects: world.provider.counts().applied, held, quiet };
     let (kafka, cluster) = world.give_back().await;
     (played, kafka, cluster)
@@ -82,17 +94,56 @@ impl Round {
             effects.push(letter());
         }
         let effects = effects.into_iter().map(patient).chain([usage()]);
+        let effects = effects.chain(plan.publishes.then(announce));
         let mut wiring = Wiring::invoices(&format!("round-{}", plan.seed)).effects(effects);
         wiring.protocol = plan.protocol;
         wiring.offset_wait = plan.offset_wait;
         let story = World::plan(wiring).partitions(plan.partitions).lease_ms(LEASE_MS);
-        let mut world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
+        let world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
         world.provider.set_latency(Duration::from_millis(plan.latency_ms));
-        for _ in 0..plan.workers {
-            world.spawn(&[]);
+        if plan.publishes {
+            world.make_out(plan.partitions).await;
         }
         let dice = Dice::new(plan.seed ^ 0x5eed);
-        Self { world, plan, dice, next: 1, kills: 0, crashes: 0 }
+        let crash = |(number, planned): (usize, &Planned)| match planned.fault {
+            Fault::Crash(order) => Some((number, order)),
+            _ => None,
+        };
+        let unarmed = plan.faults.iter().enumerate().filter_map(crash).collect();
+        let armed = BTreeMap::new();
+        let mut round = Self { world, plan, dice, next: 1, unarmed, armed, kills: 0, crashes: 0 };
+        for _ in 0..round.plan.workers {
+            round.spawn();
+        }
+        round
+    }
+
+    /// Starts a worker, armed for the next crash of the plan: at its time it is at work already.
+    fn spawn(&mut self) {
+        match self.unarmed.pop_front() {
+            Some((fault, order)) => {
+                let crash = self.world.next_crash();
+                let number = self.world.spawn_armed(order);
+                self.armed.insert(fault, (number, crash));
+            }
+            None => {
+                self.world.spawn(&[]);
+            }
+        }
+    }
+
+    /// Permits a crash to the worker that is armed for it, or to a new one.
+    fn permit_crash(&mut self, fault: usize, order: Order) -> (usize, u32) {
+        self.unarmed.retain(|(of, _)| *of != fault);
+        let armed = self.armed.remove(&fault);
+        let at_work = armed.filter(|(number, _)| self.world.workers[*number].goes_on());
+        let (number, crash) = at_work.unwrap_or_else(|| {
+            let crash = self.world.next_crash();
+            (self.world.spawn_armed(order), crash)
+        });
+        self.world.turn_to_crash(crash);
+        self.world.permit_crash();
+        (number, crash)
     }
 
     /// Load, with every fault at its time; at the end nothing is wrong any more and all is written.
@@ -118,7 +169,8 @@ impl Round {
             }
             let fault = &planned[number].fault;
             if begins {
-                victims[number] = self.begin(fault, ms(planned[number].lasts_ms)).await;
+                let lasts = ms(planned[number].lasts_ms);
+                victims[number] = self.begin(number, fault, lasts).await;
             } else {
                 self.end(fault, victims[number]).await;
             }
@@ -128,14 +180,14 @@ impl Round {
     }
 
     /// Gives the worker that it is about, if there is one.
-    async fn begin(&mut self, fault: &Fault, lasts: Duration) -> Option<(usize, u32)> {
+    async fn begin(
+        &mut self,
+        number: usize,
+        fault: &Fault,
+        lasts: Duration,
+    ) -> Option<(usize, u32)> {
         match fault {
-            Fault::Crash(order) => {
-                let crash = self.world.next_crash();
-                let number = self.world.spawn_armed(*order);
-                self.world.permit_crash();
-                return Some((number, crash));
-            }
+            Fault::Crash(order) => return Some(self.permit_crash(number, *order)),
             Fault::Kill => {
                 let victim = self.victim()?;
                 self.world.workers[victim].kill9().await;
@@ -229,12 +281,13 @@ impl Round {
         }
         tokio::time::sleep(lasts).await;
         // A busy machine takes its time for a broker; what else is wrong does not go on for so long.
-        self.calm();
+        self.calm().await;
         self.world.own_kafka().start_again(broker).await.unwrap();
     }
 
     /// Ends what goes on at networks and at the provider.
-    fn calm(&mut self) {
+    async fn calm(&mut self) {
+        self.world.provider.listener_on().await.unwrap();
         self.world.provider.set_rates(FaultRates::default());
         for proxy in [&self.world.provider_proxy, &self.world.smtp_proxy] {
             proxy.cut_all();
@@ -273,7 +326,7 @@ impl Round {
     /// As many workers as the round has.
     fn top_up(&mut self) {
         for _ in self.running().len()..self.plan.workers {
-            self.world.spawn(&[]);
+            self.spawn();
         }
     }
 
