@@ -85,7 +85,17 @@ fn watermarks(client: &BaseConsumer, topic: &str, partition: i32) -> (i64, i64) 
 /// Offsets that a group has committed; partitions without one are left out.
 pub async fn committed(kafka: &Kafka, group: &str, topic: &str) -> BTreeMap<i32, i64> {
     let (client, topic) = (client(&kafka.bootstrap(), group), topic.to_owned());
-    let asked = tokio::task::spawn_blocking(move || committed_of(&client, &topic));
+    let asked = tokio::task::spawn_blocking(move || {
+        let start = Instant::now();
+        loop {
+            // A coordinator that has just come back tells nothing for a moment.
+            match committed_of(&client, &topic) {
+                Some(committed) => return Some(committed),
+                None if start.elapsed() > ANSWER => return None,
+                None => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    });
     asked.await.unwrap().expect("the broker tells the group's offsets")
 }
 
