@@ -15,7 +15,10 @@ CREATE TABLE oncely.connector (
     name       text        NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 100),
     scope      text        NOT NULL CHECK (length(scope) BETWEEN 1 AND 100),
     group_name text        NOT NULL CHECK (length(group_name) BETWEEN 1 AND 249),
-    effects    text[]      COLLATE "C" NOT NULL
+    effects    text[]      COLLATE "C" NOT NULL,
+    -- The topic that gets its dead letters, and how often one is redriven at most.
+    dead_letter   text     CHECK (length(dead_letter) BETWEEN 1 AND 249),
+    redrives_max  integer  NOT NULL DEFAULT 5 CHECK (redrives_max >= 0)
 );
 
 -- A topic as one connector reads it; a recreated topic is another source.
@@ -222,7 +225,10 @@ CREATE TABLE oncely.payload (
     headers          bytea       NOT NULL
 );
 
--- Dead letters and quarantine. Keyed by coordinates, or by the effect that was rejected.
+-- Dead letters and quarantine. Keyed by coordinates, or by the effect that was rejected. One that is closed needs
+-- nobody any more; `closed_as` is the outcome that it had in the end, or what a person said. `redrive_at`: a person
+-- wants the record decided again, and `release` that it is run although it is in quarantine. `letter`: it is to go to
+-- its connector's topic, and is not in the outbox yet.
 CREATE TABLE oncely.parked (
     id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event             uuid,
@@ -235,6 +241,12 @@ CREATE TABLE oncely.parked (
     record_partition  integer     CHECK (record_partition >= 0),
     source            integer,
     connector         integer     NOT NULL,
+    redrives          integer     NOT NULL DEFAULT 0 CHECK (redrives >= 0),
+    redrive_at        timestamptz,
+    closed_at         timestamptz,
+    release           boolean     NOT NULL DEFAULT false,
+    letter            boolean     NOT NULL DEFAULT false,
+    closed_as         text        COLLATE "C",
     kind              text        COLLATE "C" NOT NULL CHECK (kind IN ('dead_letter', 'quarantine')),
     reason            text        COLLATE "C" NOT NULL CHECK (length(reason) BETWEEN 1 AND 60),
     tenant            text        COLLATE "C" NOT NULL DEFAULT '',
@@ -245,13 +257,19 @@ CREATE TABLE oncely.parked (
     headers           bytea,
     CHECK ((effect IS NULL) = (source IS NOT NULL)),
     CHECK ((source IS NULL) = (record_offset IS NULL)),
-    CHECK ((source IS NULL) = (record_partition IS NULL))
+    CHECK ((source IS NULL) = (record_partition IS NULL)),
+    CHECK ((closed_at IS NULL) = (closed_as IS NULL)),
+    CHECK (redrive_at IS NULL OR (closed_at IS NULL AND effect IS NULL)),
+    CHECK (NOT release OR redrive_at IS NOT NULL)
 );
 CREATE UNIQUE INDEX parked_record ON oncely.parked (source, record_partition, record_offset)
     WHERE effect IS NULL;
 CREATE UNIQUE INDEX parked_effect ON oncely.parked (effect) WHERE effect IS NOT NULL;
 CREATE INDEX parked_newest ON oncely.parked (kind, connector, parked_at);
 CREATE INDEX parked_event ON oncely.parked (event) WHERE event IS NOT NULL;
+CREATE INDEX parked_open ON oncely.parked (connector, kind) WHERE closed_at IS NULL;
+CREATE INDEX parked_wanted ON oncely.parked (connector, redrive_at) WHERE redrive_at IS NOT NULL;
+CREATE INDEX parked_letters ON oncely.parked (connector, id) WHERE letter;
 
 -- Records that are to be published: those of `publish` effects, whose key is the message id, and dead
 -- letters for their topic. What is sent is rendered from the effect's request or from the parked row. Rows

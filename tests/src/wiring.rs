@@ -262,6 +262,8 @@ pub struct Wiring {
     pub version: &'static str,
     pub kind: &'static str,
     pub offset_wait: &'static str,
+    /// Dead letters go to the story's `.dlq` topic as well.
+    pub dead_letter: bool,
     pub effects: Vec<EffectLines>,
     /// An example that comes with the program, and the topic that stands in it.
     pub example: Option<(String, String)>,
@@ -290,6 +292,7 @@ impl Wiring {
             version: "event.version",
             kind: "event.type",
             offset_wait: "60s",
+            dead_letter: false,
             effects: Vec::new(),
             example: None,
         }
@@ -308,6 +311,8 @@ impl Wiring {
         }
         let Self { name, topic, group, start, protocol, decode, matches, .. } = self;
         let Self { identity, state_key, version, kind, offset_wait, .. } = self;
+        let dead_letter =
+            if self.dead_letter { format!(", dead_letter: {topic}.dlq") } else { String::new() };
         let mut text = format!(
             r#"version: 1
 connector: {name}
@@ -324,7 +329,7 @@ state:
   transitions:
     - {{ from: open, to: past_due, if: '{kind} == "invoice.past_due"' }}
     - {{ from: [open, past_due], to: paid, if: '{kind} == "invoice.paid"' }}
-failure: {{ offset_wait: {offset_wait} }}
+failure: {{ offset_wait: {offset_wait}{dead_letter} }}
 retention: {{ dedupe: 30d }}
 "#
         );

@@ -17,6 +17,7 @@ mod broken;
 mod chaos;
 mod checking;
 mod crashes;
+mod deadletters;
 mod leases;
 mod logged;
 mod main_job;

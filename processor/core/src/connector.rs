@@ -52,7 +52,8 @@ impl Connector {
             | RequestRule::Webhook(_)
             | RequestRule::Smtp(_) => None,
         };
-        self.effects.iter().filter_map(fixed).collect()
+        let dead_letters = self.failure.dead_letter.iter().map(|letters| letters.topic.to_string());
+        self.effects.iter().filter_map(fixed).chain(dead_letters).collect()
     }
 
     /// Calls `visit` with everything that decisions and requests look at.
@@ -170,9 +171,23 @@ pub enum OnInvalid {
     Ignore,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub offset_wait: OffsetWait,
+    /// Where each dead letter is sent as well.
+    pub dead_letter: Option<DeadLetters>,
+    /// How often a dead letter is redriven before a person has to insist.
+    pub redrives_max: u32,
+}
+
+/// A topic for dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetters {
+    pub topic: Box<str>,
+    /// With the headers that Kafka Connect's readers know.
+    pub connect: bool,
+    /// With those that Spring's know.
+    pub spring: bool,
 }
 
 /// How long an open effect may hold its record's offset back.

@@ -8,6 +8,7 @@
 //! A hash of a guessable id (an e-mail address, a phone number) can be found by guessing: such keys
 //! are personal data and are to be treated as such.
 
+use crate::fingerprint::Fingerprint;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -45,6 +46,13 @@ impl Key {
     pub fn effect(scope: &str, tenant: &str, effect: &str, parts: &[String]) -> Self {
         let hasher = Hasher::new("effect").part(scope).part(tenant).part(effect);
         parts.iter().fold(hasher, |hasher, part| hasher.part(part)).finish()
+    }
+
+    /// The key of an event whose id was known with another content, and which a person has released: it has a
+    /// place of its own in the memory.
+    pub fn released(event: Self, fingerprint: Fingerprint) -> Self {
+        let hasher = Hasher::new("released event").bytes(event.as_bytes());
+        hasher.bytes(fingerprint.0.as_bytes()).finish()
     }
 
     /// The form that travels to providers: `ef_` and 32 hexadecimal digits; at most 64 characters

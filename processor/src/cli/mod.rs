@@ -19,6 +19,7 @@ mod parked;
 mod print;
 mod progress;
 mod prove;
+mod redrive;
 mod run;
 mod schema;
 mod test;
@@ -35,7 +36,6 @@ use self::answer::Answer;
 use self::context::{Context, Global};
 use self::exit::{CliError, Exit};
 use crate::config::{self, Environment};
-use crate::store::admin::parked::Place;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -143,24 +143,26 @@ Examples:
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'seen there'"
     )]
     Effects(effects::Effects),
-    /// See dead letters: what could not be read, and effects that were rejected
+    /// See dead letters (what could not be read, rejected effects), redrive or discard them
     #[command(
         subcommand,
         after_help = "\
 Examples:
   oncely dlq list --connector invoice-paid
-  oncely dlq show 17"
+  oncely dlq show 17
+  oncely dlq redrive --connector invoice-paid --cause syntax --reason INC-7 --dry-run"
     )]
-    Dlq(parked::Parked),
-    /// See the quarantine: conflicts and invalid transitions
+    Dlq(redrive::Dlq),
+    /// See the quarantine (conflicts, invalid transitions), release or discard what is in it
     #[command(
         subcommand,
         after_help = "\
 Examples:
   oncely quarantine list --connector invoice-paid
-  oncely quarantine show 4"
+  oncely quarantine show 4
+  oncely quarantine release 4 --reason 'the second amount is right'"
     )]
-    Quarantine(parked::Parked),
+    Quarantine(redrive::Quarantine),
     /// See records that are published, and send refused ones again
     #[command(
         subcommand,
@@ -249,8 +251,8 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Migrate(migrate) => asked(migrate.run(context)),
         Command::Explain(explain) => asked(explain.run(context)),
         Command::Effects(effects) => asked(effects.run(context)),
-        Command::Dlq(dlq) => asked(dlq.run(context, Place::DeadLetters)),
-        Command::Quarantine(quarantine) => asked(quarantine.run(context, Place::Quarantine)),
+        Command::Dlq(dlq) => asked(dlq.run(context)),
+        Command::Quarantine(quarantine) => asked(quarantine.run(context)),
         Command::Outbox(outbox) => asked(outbox.run(context)),
         Command::Progress(progress) => asked(progress.run(context)),
         Command::Webhooks(webhooks) => asked(webhooks.run(context)),

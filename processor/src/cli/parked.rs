@@ -1,4 +1,4 @@
-//! `oncely dlq` and `oncely quarantine`: records that were set aside.
+//! `oncely dlq` and `oncely quarantine`: records that were set aside, as they are seen.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -41,18 +41,21 @@ pub(super) struct List {
     #[arg(long, value_name = "NAME")]
     connector: Option<String>,
     /// Only with this reason, as `list` shows it
-    #[arg(long, value_parser = reason)]
+    #[arg(long, alias = "cause", value_parser = reason)]
     reason: Option<String>,
     /// Only of this business id
     #[arg(long = "id", value_name = "BUSINESS ID")]
     business_id: Option<String>,
+    /// Closed ones as well: redriven, released, discarded
+    #[arg(long)]
+    closed: bool,
     /// Rows at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
 }
 
 /// A reason of the closed list: a mistyped one would find nothing, which looks like good news.
-fn reason(text: &str) -> Result<String, String> {
+pub(super) fn reason(text: &str) -> Result<String, String> {
     let known = reasons();
     if known.contains(&text) {
         return Ok(text.to_owned());
@@ -66,8 +69,8 @@ impl Parked {
     pub(super) async fn run(self, context: &Context, place: Place) -> Result<Answer, CliError> {
         let mut connection = context.connect("parked").await?;
         match self {
-            Self::List(List { connector, reason, business_id, limit }) => {
-                let filter = Filter { connector, reason, business_id, limit };
+            Self::List(List { connector, reason, business_id, closed, limit }) => {
+                let filter = Filter { connector, reason, business_id, closed, limit };
                 let rows = parked::list(&mut connection, place, &filter).await?;
                 Ok(listed(place, &rows))
             }
@@ -79,7 +82,7 @@ impl Parked {
     }
 }
 
-const fn word(place: Place) -> &'static str {
+pub(super) const fn word(place: Place) -> &'static str {
     match place {
         Place::DeadLetters => "dead letter",
         Place::Quarantine => "quarantined record",
@@ -87,7 +90,17 @@ const fn word(place: Place) -> &'static str {
 }
 
 fn listed(place: Place, rows: &[ParkedRow]) -> Answer {
-    let header = ["number", "parked at", "connector", "reason", "id", "from", "detail"];
+    let header = [
+        "number",
+        "parked at",
+        "connector",
+        "reason",
+        "id",
+        "from",
+        "redriven",
+        "stands",
+        "detail",
+    ];
     let cells = rows.iter().map(|row| {
         vec![
             row.id.to_string(),
@@ -96,12 +109,23 @@ fn listed(place: Place, rows: &[ParkedRow]) -> Answer {
             row.reason.clone(),
             row.business_id.as_deref().map(|known| id(&row.tenant, known)).unwrap_or_default(),
             from(row),
+            row.redrives.to_string(),
+            stands(row),
             row.detail.clone(),
         ]
     });
     let text = format!("{}{}\n", table(&header, cells.collect()), counted(rows.len(), word(place)));
     let rows: Vec<Value> = rows.iter().map(row_json).collect();
     Answer::new(text, json!({ "parked": rows }))
+}
+
+/// Whether somebody has to look at it, and what became of it otherwise.
+fn stands(row: &ParkedRow) -> String {
+    match (&row.closed, row.wanted) {
+        (Some((_, how)), _) => format!("closed: {how}"),
+        (None, true) => "to be decided again".to_owned(),
+        (None, false) => "open".to_owned(),
+    }
 }
 
 fn from(row: &ParkedRow) -> String {
@@ -122,6 +146,9 @@ fn row_json(row: &ParkedRow) -> Value {
         "partition": row.origin.as_ref().map(|origin| origin.partition),
         "offset": row.origin.as_ref().map(|origin| origin.offset),
         "effect": row.effect.map(|key| key.wire()),
+        "redrives": row.redrives,
+        "stands": stands(row),
+        "closed_at": row.closed.as_ref().map(|(at, _)| time(*at)),
     })
 }
 
@@ -143,10 +170,14 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
             ),
         ),
         ("from", from(row)),
+        ("redriven", if row.redrives > 0 { row.redrives.to_string() } else { String::new() }),
+        ("stands", stands(row)),
         ("record time", timestamp.map(time).unwrap_or_default()),
         ("fingerprint", fingerprint(&whole.fingerprint)),
-        ("known as", fingerprint(&whole.known_fingerprint)),
     ]);
+    if let Some(known) = &whole.known_fingerprint {
+        text.push_str(&side_by_side(whole, known));
+    }
     let headers = headers(whole.headers.as_deref());
     let part = |name: &str, bytes: &Option<Vec<u8>>| {
         let Some(bytes) = bytes else { return String::new() };
@@ -161,10 +192,17 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         text.extend(headers.iter().map(|header| format!("{}\n", header_text(header))));
     }
     text.push_str(&part("value", &whole.value));
+    text.push_str(&part("value of the known event", &whole.known_value));
     let mut json = row_json(row);
     if let Some(json) = json.as_object_mut() {
         json.insert("event".to_owned(), json!(whole.event.map(|key| key.to_string())));
         json.insert("fingerprint".to_owned(), json!(whole.fingerprint.map(|key| key.to_string())));
+        let from = whole.known.as_ref().map(|(origin, _)| origin.to_string());
+        json.insert("known_from".to_owned(), json!(from));
+        let since = whole.known.as_ref().map(|(_, since)| time(*since));
+        json.insert("known_since".to_owned(), json!(since));
+        let value = whole.known_value.as_deref().map_or(Value::Null, bytes_json);
+        json.insert("known_value".to_owned(), value);
         let known = whole.known_fingerprint.map(|key| key.to_string());
         json.insert("known_fingerprint".to_owned(), json!(known));
         json.insert("record_timestamp".to_owned(), json!(timestamp.map(time)));
@@ -174,6 +212,21 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         json.insert("headers".to_owned(), headers.iter().map(header_json).collect());
     }
     Answer::new(text, json)
+}
+
+/// The two contents that have one business id.
+fn side_by_side(whole: &ParkedWhole, known: &oncely_core::key::Key) -> String {
+    let this = whole.fingerprint.map(|key| key.to_string()).unwrap_or_default();
+    let (from_, since) = match &whole.known {
+        Some((origin, since)) => (origin.to_string(), time(*since)),
+        None => ("(forgotten)".to_owned(), String::new()),
+    };
+    let rows = vec![
+        vec!["fingerprint".to_owned(), this, known.to_string()],
+        vec!["from".to_owned(), from(&whole.row), from_],
+        vec!["since".to_owned(), time(whole.row.at), since],
+    ];
+    format!("\n{}", table(&["", "this record", "known event"], rows))
 }
 
 /// A record header; without a value where the producer gave none.
@@ -216,12 +269,17 @@ mod tests {
             detail: "`a` stands twice".to_owned(),
             origin: None,
             effect: None,
+            redrives: 0,
+            wanted: false,
+            closed: None,
         };
         let whole = ParkedWhole {
             row,
             event: None,
             fingerprint: None,
             known_fingerprint: None,
+            known: None,
+            known_value: None,
             timestamp_ms: None,
             record_key: Some(b"k".to_vec()),
             value: Some(b"{\"a\":1,\n \"a\":\x1b2}".to_vec()),
@@ -234,6 +292,7 @@ mod tests {
         connector    invoice-paid
         reason       duplicate_key
         detail       `a` stands twice
+        stands       open
 
         key (1 byte)
         k

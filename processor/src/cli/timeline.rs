@@ -108,8 +108,16 @@ fn parked(row: &ParkedEntry) -> Entry {
         _ => ("parked", "DEAD LETTER"),
     };
     let origin = row.origin.as_ref().map(|origin| format!("  {origin}")).unwrap_or_default();
-    let detail = format!("#{} {}: {}{origin}", row.id, row.reason, shown(&row.detail));
-    entry(Some(row.at), what, detail, state)
+    let again = match row.redrives {
+        0 => String::new(),
+        times => format!("  decided again: {times}"),
+    };
+    let detail = format!("#{} {}: {}{origin}{again}", row.id, row.reason, shown(&row.detail));
+    let state = match &row.closed {
+        Some((_, how)) => format!("CLOSED: {}", how.to_uppercase()),
+        None => state.to_owned(),
+    };
+    entry(Some(row.at), what, detail, &state)
 }
 
 /// Attempts of one effect, its end, and how it stands when it is open.
@@ -219,8 +227,9 @@ fn verdict(history: &History) -> String {
         let times = usize::try_from(repeats.times).unwrap_or(usize::MAX);
         parts.push(format!("{} absorbed", counted(times, "repeat")));
     }
-    if !history.parked.is_empty() {
-        parts.push(format!("{} parked", history.parked.len()));
+    let parked = history.parked.iter().filter(|row| row.closed.is_none()).count();
+    if parked > 0 {
+        parts.push(format!("{parked} parked"));
     }
     let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
     parts.push(if open == 0 { "nothing open".to_owned() } else { format!("{open} open") });
@@ -395,6 +404,8 @@ mod tests {
         let history = History {
             inbox: Some(InboxRow { repeats: None, ..inbox() }),
             parked: vec![ParkedEntry {
+                redrives: 0,
+                closed: None,
                 id: 12,
                 at: at(90_000_000),
                 kind: "quarantine".to_owned(),

@@ -73,6 +73,11 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// Of a record that did not come from the consumer, and is in nobody's count.
+    pub fn none() -> Self {
+        Flow::new(FlowBounds::default()).take(0, 0)
+    }
+
     /// Splits off the share of some records, for a batch whose parts become durable apart.
     /// Takes at most what is left.
     pub fn split(&mut self, records: usize, bytes: usize) -> Self {

@@ -10,6 +10,7 @@
 //! - [`lease`] – worker rows
 //! - [`endpoint`] – endpoints that are gone
 //! - [`outbox`] – records that are to be published, and who sends which
+//! - [`parked`] – parked records that are decided again, dead letters for a topic
 //! - [`progress`] – positions
 //! - [`register`] – numbers of connectors and topics
 //! - [`sweep`] – claims of the dead, blocked effects, retention
@@ -28,6 +29,7 @@ pub mod lease;
 pub mod lines;
 pub mod migrate;
 pub mod outbox;
+pub mod parked;
 pub mod progress;
 pub mod register;
 pub mod settle;

@@ -1,5 +1,7 @@
 //! The outbox: records that are to be published, who sends which, and what became of them.
 
+use std::collections::BTreeMap;
+
 use oncely_core::key::{Hasher, Key};
 use sqlx::{PgConnection, query_file, query_file_as, query_file_scalar};
 use uuid::Uuid;
@@ -115,14 +117,17 @@ pub struct Waiting {
     pub slice: i16,
     pub topic: String,
     pub what: What,
+    /// It was too large for its topic: only what says where it lies is sent.
+    pub is_pointer: bool,
 }
 
 /// What a record is made from.
 #[derive(Clone, Debug)]
 pub enum What {
     Effect(Published),
-    /// The number of a dead letter.
-    DeadLetter(i64),
+    DeadLetter(Box<DeadLetter>),
+    /// The number of a dead letter that is not there any more.
+    Gone(i64),
 }
 
 /// An effect that publishes.
@@ -134,6 +139,41 @@ pub struct Published {
     pub name: String,
     /// The rendered record; `None` when retention took it.
     pub request: Option<Vec<u8>>,
+}
+
+/// A parked row as it is sent.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    pub number: i64,
+    pub connector: String,
+    pub group: String,
+    pub reason: String,
+    pub detail: String,
+    pub business_id: Option<String>,
+    pub attempts: i32,
+    pub redrives: i32,
+    pub origin: Option<Origin>,
+    pub timestamp_ms: Option<i64>,
+    /// Key and id of the rejected effect.
+    pub effect: Option<(Key, String)>,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    /// `None`: the record's bytes are not kept.
+    pub headers: Option<Vec<u8>>,
+}
+
+/// Where a record lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub topic: String,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}[{}]@{}", self.topic, self.partition, self.offset)
+    }
 }
 
 /// What is read at a time.
@@ -165,8 +205,12 @@ pub async fn load(
         room.rows,
         room.bytes,
     );
-    let rows = rows.fetch_all(connection).await?.into_iter();
+    let rows = rows.fetch_all(&mut *connection).await?;
+    let numbers: Vec<i64> = rows.iter().filter_map(|row| row.parked).collect();
+    let mut letters =
+        if numbers.is_empty() { BTreeMap::new() } else { letters(connection, &numbers).await? };
     Ok(rows
+        .into_iter()
         .map(|row| Waiting {
             id: row.id,
             message: key(row.message),
@@ -174,7 +218,9 @@ pub async fn load(
             slice: row.slice,
             topic: row.topic,
             what: match row.parked {
-                Some(number) => What::DeadLetter(number),
+                Some(number) => letters
+                    .remove(&number)
+                    .map_or(What::Gone(number), |letter| What::DeadLetter(Box::new(letter))),
                 None => What::Effect(Published {
                     lane: row.lane.map_or_else(|| key(row.message), key),
                     tenant: row.tenant.unwrap_or_default(),
@@ -183,6 +229,41 @@ pub async fn load(
                     request: row.request,
                 }),
             },
+            is_pointer: false,
+        })
+        .collect())
+}
+
+async fn letters(
+    connection: &mut PgConnection,
+    numbers: &[i64],
+) -> Result<BTreeMap<i64, DeadLetter>> {
+    let rows = query_file!("src/store/sql/letters_load.sql", numbers);
+    let rows = rows.fetch_all(connection).await?.into_iter();
+    Ok(rows
+        .map(|row| {
+            let place = row.topic.zip(row.record_partition).zip(row.record_offset);
+            let letter = DeadLetter {
+                number: row.id,
+                connector: row.connector,
+                group: row.group_name,
+                reason: row.reason,
+                detail: row.detail,
+                business_id: row.business_id,
+                attempts: row.attempts,
+                redrives: row.redrives,
+                origin: place.map(|((topic, partition), offset)| Origin {
+                    topic,
+                    partition,
+                    offset,
+                }),
+                timestamp_ms: row.record_timestamp,
+                effect: row.effect.map(|effect| (key(effect), row.effect_name.unwrap_or_default())),
+                key: row.record_key,
+                value: row.value,
+                headers: row.headers,
+            };
+            (row.id, letter)
         })
         .collect())
 }

@@ -11,8 +11,17 @@ pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> 
     let Connector { name, scope, source, .. } = connector;
     let effects: Vec<String> = connector.effects.iter().map(|rule| rule.id.to_string()).collect();
     let group = &*source.group;
-    let query =
-        query_file!("src/store/sql/connector_register.sql", &**name, &**scope, group, &effects);
+    let failure = &connector.failure;
+    let dead_letter = failure.dead_letter.as_ref().map(|letters| &*letters.topic);
+    let query = query_file!(
+        "src/store/sql/connector_register.sql",
+        &**name,
+        &**scope,
+        group,
+        &effects,
+        dead_letter,
+        i32::try_from(failure.redrives_max).unwrap_or(i32::MAX),
+    );
     Ok(query.fetch_one(connection).await?.id)
 }
 

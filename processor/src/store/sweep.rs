@@ -123,6 +123,8 @@ pub enum Expired {
     Closed,
     /// Event bytes that nothing needs any more.
     Payloads,
+    /// Parked rows that were closed.
+    Parked,
     /// Records of the outbox that were sent or given up.
     Outbox,
     /// Requests and results of final effects; their keys stay and still suppress.
@@ -144,6 +146,9 @@ pub async fn remove(
         }
         Expired::Payloads => {
             query_file!("src/store/sql/retention_payloads.sql", connector, kept, limit)
+        }
+        Expired::Parked => {
+            query_file!("src/store/sql/retention_parked.sql", connector, kept, limit)
         }
         Expired::Outbox => {
             query_file!("src/store/sql/retention_outbox.sql", connector, kept, limit)

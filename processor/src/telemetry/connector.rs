@@ -237,6 +237,11 @@ impl ConnectorMetrics {
         self.claims_adopted.add(claims);
     }
 
+    /// A parked record that was decided again; `outcome` is one of [`Ending`].
+    pub fn redriven(&self, outcome: &'static str) {
+        self.families.redriven.with([&self.name, outcome]).add(1);
+    }
+
     /// A record of the outbox, that of an effect or a dead letter.
     pub fn outbox_record(&self, is_dead_letter: bool, how: Published) {
         let kinds = Published::ALL.len();

@@ -261,11 +261,11 @@ metrics! {
     ),
     DeadLettersOpen => gauge(
         "oncely_dead_letters_open", &["connector"],
-        "Dead letters in the table. Set by one replica.",
+        "Dead letters that nobody has closed. Set by one replica.",
     ),
     QuarantineOpen => gauge(
         "oncely_quarantine_open", &["connector"],
-        "Records in quarantine. Set by one replica.",
+        "Records in quarantine that nobody has closed. Set by one replica.",
     ),
     OutboxRecords => counter(
         "oncely_outbox_records_total", &["connector", "kind", "result"],
@@ -278,6 +278,10 @@ metrics! {
     OutboxOldest => gauge(
         "oncely_outbox_oldest_timestamp_seconds", &["connector"],
         "When the oldest record that the brokers do not have came into the outbox. Set by one replica.",
+    ),
+    Redriven => counter(
+        "oncely_redriven_total", &["connector", "outcome"],
+        "Parked records that were decided again because a person wished it, by outcome.",
     ),
     WorkersDeclaredDead => counter(
         "oncely_workers_declared_dead_total", &[],

@@ -5,7 +5,8 @@
 //!
 //! - [`pipeline`] – takes records, spreads them over writers, tracks offsets, drains partitions
 //! - [`item`] – decodes and identifies a record
-//! - [`writer`], [`grants`], [`report`] – the batch transaction, what it claims, what it came to
+//! - [`writer`], [`records`], [`grants`], [`report`] – the batch transaction, the bytes that it keeps, what it claims,
+//!   what it came to
 //! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
 //! - [`settler`], [`prepared`] – outcomes on record and what follows from them, next effects claimed
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
@@ -15,7 +16,8 @@
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
 //! - [`parked`] – records that were set aside: reasons, log lines
-//! - [`outbox`] – records that are published
+//! - [`outbox`] – records that are published, dead letters for a topic
+//! - [`redrive`] – parked records that a person wants decided again
 //! - [`late`], [`lines`], [`headers`] – requests and ledger lines made from results; headers as bytes
 
 mod call;
@@ -39,6 +41,8 @@ mod pipeline;
 mod prepared;
 mod process;
 mod recent;
+mod records;
+mod redrive;
 mod report;
 mod run;
 mod settler;
@@ -91,6 +95,8 @@ struct Shared {
     adopt: Notify,
     /// Something may have come into the outbox.
     outbox: Notify,
+    /// A person wants parked records decided again.
+    redrive: Notify,
     /// What the log says of outages: the database's is one story of the whole process.
     database: Outage,
     kafka: Outage,

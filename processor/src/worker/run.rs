@@ -23,6 +23,7 @@ use super::outbox::{self, Relay, RelayParts};
 use super::outcomes::Outcomes;
 use super::pipeline::{Closed, Ends, JOBS_MAX, Pipeline};
 use super::recent::Recent;
+use super::redrive::Redriver;
 use super::settler::{SETTLERS, Settler};
 use super::start::Starter;
 use super::sweeper::Sweeper;
@@ -110,6 +111,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         process_metrics: parts.metrics.clone(),
         adopt: Notify::new(),
         outbox: Notify::new(),
+        redrive: Notify::new(),
         database: parts.outage.clone(),
         kafka: kafka.clone(),
     });
@@ -297,10 +299,26 @@ fn start_parts(
             claims: claims.clone(),
             committing: None,
             recent: Recent::default(),
+            redriving: None,
         };
         vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }
     let shared = || Arc::clone(shared);
+    let redriver = Redriver {
+        writer: Writer {
+            shared: shared(),
+            session: session("redriver writer"),
+            lease: lease.clone(),
+            claims: claims.clone(),
+            committing: None,
+            recent: Recent::default(),
+            redriving: None,
+        },
+        session: session("redriver"),
+        pipeline: mailbox.clone(),
+        stop: parts.stop.clone(),
+    };
+    vital.spawn("redriver", redriver.run());
     for (index, outcomes) in settlers.into_iter().enumerate() {
         let settler = Settler {
             shared: shared(),

@@ -23,6 +23,7 @@ use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::store::claim;
 use crate::store::lease;
+use crate::store::parked;
 use crate::store::settle;
 use crate::store::sweep::{self, Expired, Takeover};
 use crate::store::{self, Session, StoreError, register};
@@ -232,6 +233,10 @@ impl Sweeper {
 
     async fn slow(&mut self) -> Result<(), StoreError> {
         super::endpoints::refresh(self.session.connection().await?, &self.shared).await?;
+        let id = self.shared.connector_id;
+        if parked::is_any_wanted(self.session.connection().await?, id).await? {
+            self.shared.redrive.notify_one();
+        }
         if self.lease.may_judge(self.shared.timing.lease) {
             let judge = self.lease.worker();
             let connection = self.session.connection().await?;
@@ -344,6 +349,7 @@ impl Sweeper {
         sweep::remove(connection, Expired::Closed, id, kept.dedupe_ms, SLICE).await?;
         sweep::remove(connection, Expired::Payloads, id, kept.payloads_ms, SLICE).await?;
         sweep::remove(connection, Expired::Results, id, kept.payloads_ms, SLICE).await?;
+        sweep::remove(connection, Expired::Parked, id, kept.payloads_ms, SLICE).await?;
         if super::outbox::is_used(&shared.connector) {
             sweep::remove(connection, Expired::Outbox, id, kept.payloads_ms, SLICE).await?;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::{Connector, EffectRule};
-use oncely_core::decide::{self, Ending, Input, Place, Plan};
+use oncely_core::decide::{self, Ending, Input, ParkReason, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
 
@@ -19,12 +19,14 @@ use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
 use super::outbox;
-use super::parked::{self, REFUSED_BY_DATABASE};
+use super::parked;
 use super::recent::Recent;
+use super::records::{self, Numbers};
+use super::redrive::Redriving;
 use super::report::{Report, count, done, duplicates};
 use crate::clock;
 use crate::crash::{self, Step};
-use crate::store::batch::{self, Chosen, ParkedRecord, PayloadRecord, Written};
+use crate::store::batch::{self, Chosen, Written};
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
 use crate::store::share;
@@ -38,9 +40,6 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Races that one batch may lose in a row before it waits a moment.
 const RACES_IN_A_ROW: u32 = 3;
 
-/// Records that were parked now, by where they stand, and the numbers that people know them by.
-type Numbers = Vec<(Place, i64)>;
-
 /// One writer.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
@@ -50,6 +49,8 @@ pub(super) struct Writer {
     /// What the transaction now at its COMMIT writes; left here when no answer comes.
     pub(super) committing: Option<Plan>,
     pub(super) recent: Recent,
+    /// Parked records that are decided again; `None` for records from Kafka.
+    pub(super) redriving: Option<Redriving>,
 }
 
 /// Why an attempt at a batch did not end in a commit.
@@ -57,6 +58,10 @@ enum Undone {
     LostRace,
     /// Effects or ledger lines exist already, owed by other events.
     Collided(BTreeSet<Key>),
+    /// Copies of contents that a person has released are in the batch.
+    Released(BTreeSet<Key>),
+    /// Somebody else has decided these parked records meanwhile.
+    Gone,
     /// Declared dead meanwhile: the claims would be another's.
     Dead,
     Failed(StoreError),
@@ -108,13 +113,14 @@ impl Writer {
         let mut wait = WAIT_FIRST;
         let mut races: u32 = 0;
         let mut shared_keys = BTreeSet::new();
+        let mut released = BTreeSet::new();
         // What may have been committed before, though no answer said so.
         let mut before: Option<Plan> = None;
         let mut trusting = true;
         loop {
             // Held until the claims are listed, so that nobody mistakes them for lost ones.
             let making = self.claims.making().await;
-            let asked = (&shared_keys, trusting);
+            let asked = (&shared_keys, &released, trusting);
             let undone = match self.attempt(items, parked, asked, before.as_ref()).await {
                 Ok(report) => {
                     report.claimed.iter().for_each(|held| self.claims.add(held));
@@ -145,6 +151,11 @@ impl Writer {
                     shared_keys.extend(keys);
                     continue;
                 }
+                Undone::Released(keys) => {
+                    released.extend(keys);
+                    continue;
+                }
+                Undone::Gone => return Ok(Some(Report::default())),
                 Undone::Dead => {
                     self.lease.valid().await;
                     continue;
@@ -179,7 +190,7 @@ impl Writer {
         &mut self,
         items: &[Item],
         parked: Option<&'static str>,
-        (shared_keys, trusting): (&BTreeSet<Key>, bool),
+        (shared_keys, released, trusting): (&BTreeSet<Key>, &BTreeSet<Key>, bool),
         before: Option<&Plan>,
     ) -> Result<Report, Undone> {
         let worker = self.lease.worker();
@@ -187,9 +198,10 @@ impl Writer {
         let lined: Vec<Vec<Header<'_>>> = items.iter().map(|item| headers(&item.record)).collect();
         let inputs = inputs(items, &lined, parked.is_some());
         let events: BTreeSet<Key> = inputs.iter().map(|(_, input)| input.event.key).collect();
+        let trusting = trusting && self.redriving.is_none();
         let taken_for_new = |key: &Key| trusting && self.recent.is_news(key);
         let (news, events): (Vec<Key>, Vec<Key>) = events.into_iter().partition(taken_for_new);
-        let asked = Asked { news, events, shared: shared_keys };
+        let asked = Asked { news, events, shared: shared_keys, released };
         // Bounded up to the commit and no further: what is claimed then is listed by the caller.
         let (plan, claimed, numbers) = self
             .session
@@ -210,8 +222,13 @@ impl Writer {
             };
         // A redo that finds its own work was no duplicate: it counts for what was committed.
         let counted = before.filter(|before| was_committed(before, &plan)).unwrap_or(&plan);
-        count(&shared, counted, items, parked);
-        parked::say(&shared, &plan, items, &inputs, parked, &numbers);
+        match &self.redriving {
+            None => {
+                count(&shared, counted, items, parked);
+                parked::say(&shared, &plan, items, &inputs, parked, &numbers);
+            }
+            Some(redriving) => redriving.say(&shared, items, &inputs, counted, parked),
+        }
         Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
     }
 
@@ -227,19 +244,47 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let begun = clock::now();
         let mut tx = self.session.begin().await?;
-        let known = load(&mut tx, &shared.connector, inputs, asked).await?;
+        let mut parked_events = Vec::new();
+        if let Some(redriving) = &self.redriving {
+            let numbers = redriving.numbers(items);
+            if store::parked::lock(&mut tx, &numbers).await? < numbers.len() {
+                return Err(Undone::Gone);
+            }
+            parked_events = redriving.events(items);
+        }
+        let mut known = load(&mut tx, &shared.connector, inputs, asked, &parked_events).await?;
+        let mut was = BTreeMap::new();
+        if let Some(redriving) = &self.redriving {
+            was = redriving.make_way(&mut tx, items, &mut known).await?;
+        }
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
         let events: Vec<Input<'_>> = inputs.iter().map(|(_, input)| *input).collect();
-        let plan = decide::decide(&shared.connector, &events, known);
+        let mut plan = decide::decide(&shared.connector, &events, known);
+        for (entity, version) in was {
+            if let Some(write) = plan.entities.get_mut(&entity) {
+                write.was = Some(version);
+            }
+        }
         shared.metrics.stage(Stage::Decide, clock::since(begun));
         if !asked.news.iter().all(|key| plan.inbox.contains_key(key)) {
             return Err(Undone::LostRace);
+        }
+        let conflicts = conflicts(&plan, &events);
+        if asked.released.is_empty() && !conflicts.is_empty() {
+            let found = batch::load_inbox(&mut tx, &conflicts).await?;
+            if !found.is_empty() {
+                return Err(Undone::Released(found.into_keys().collect()));
+            }
         }
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
         let (fences, numbers) =
             write(&mut tx, &shared, &plan, &grants, worker, items, inputs, parked).await?;
+        if let Some(redriving) = &self.redriving {
+            let decided = redriving.decided(items, inputs, &plan, parked);
+            store::parked::decided(&mut tx, &decided).await?;
+        }
         if !grants.keys.is_empty()
             && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
         {
@@ -270,6 +315,20 @@ struct Asked<'a> {
     events: Vec<Key>,
     /// Effects and ledger lines of which some exist already.
     shared: &'a BTreeSet<Key>,
+    /// Contents that a person has released.
+    released: &'a BTreeSet<Key>,
+}
+
+/// Where events whose ids are known with another content would stand if a person had released them.
+fn conflicts(plan: &Plan, events: &[Input<'_>]) -> Vec<Key> {
+    let of_conflict = plan.parked.iter().filter(|one| one.reason == ParkReason::Conflict);
+    let mut keys: Vec<Key> = of_conflict
+        .filter_map(|one| events.get(one.input))
+        .map(|input| Key::released(input.event.key, input.event.fingerprint))
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }
 
 /// The items that are events, by their index.
@@ -298,6 +357,7 @@ async fn load(
     connector: &Connector,
     inputs: &[(usize, Input<'_>)],
     asked: &Asked<'_>,
+    parked_events: &[Key],
 ) -> Result<decide::Known, StoreError> {
     let entities: BTreeSet<Key> = inputs
         .iter()
@@ -315,8 +375,15 @@ async fn load(
             batch::load_entities(tx, &entities).await?
         };
     }
+    if !parked_events.is_empty() {
+        store::parked::forget(tx, parked_events).await?;
+    }
     if !asked.events.is_empty() {
         known.inbox = batch::load_inbox(tx, &asked.events).await?;
+    }
+    if !asked.released.is_empty() {
+        let released: Vec<Key> = asked.released.iter().copied().collect();
+        known.inbox.extend(batch::load_inbox(tx, &released).await?);
     }
     // Entities that are new to the database have no effects yet.
     if calls && !known.entities.is_empty() {
@@ -382,90 +449,9 @@ async fn write(
             return Err(Undone::Collided(keys.copied().collect()));
         }
     }
-    let numbers = write_records(tx, shared, plan, items, inputs, parked).await?;
+    let numbers = records::write(tx, shared, plan, items, inputs, parked).await?;
     if !plan.repeats.is_empty() {
         batch::write_repeats(tx, plan).await?;
     }
     Ok((fences, numbers))
-}
-
-/// What keeps a record's bytes: payloads that are still needed, and parked records. Gives the numbers
-/// of those that were parked now.
-async fn write_records(
-    tx: &mut PgConnection,
-    shared: &Shared,
-    plan: &Plan,
-    items: &[Item],
-    inputs: &[(usize, Input<'_>)],
-    parked: Option<&'static str>,
-) -> Result<Numbers, StoreError> {
-    let encoded = |item: &Item| super::headers::encode(&item.record.headers);
-    let item_of = |input: usize| inputs.get(input).and_then(|(index, _)| items.get(*index));
-    let kept: Vec<_> = plan
-        .payloads
-        .iter()
-        .filter_map(|payload| item_of(payload.input).map(|item| (payload, item, encoded(item))))
-        .collect();
-    if !kept.is_empty() {
-        let rows: Vec<_> = kept
-            .iter()
-            .map(|(payload, item, headers)| PayloadRecord {
-                event: payload.event,
-                place: item.place,
-                timestamp_ms: item.record.timestamp_ms,
-                key: item.record.key.as_deref(),
-                value: item.record.value.as_deref(),
-                headers,
-                previous: payload.moved.as_ref().map(|moved| &*moved.from),
-                current: payload.moved.as_ref().map(|moved| &*moved.to),
-            })
-            .collect();
-        batch::write_payloads(tx, &rows).await?;
-    }
-    let decided =
-        plan.parked.iter().filter_map(|new| item_of(new.input).map(|item| (item, Some(new))));
-    let unusable = items
-        .iter()
-        .filter(|item| parked.is_some() || matches!(item.what, What::Unusable { .. }))
-        .map(|item| (item, None));
-    let letters: Vec<_> =
-        decided.chain(unusable).map(|(item, new)| (item, new, encoded(item))).collect();
-    let rows: Vec<_> = letters
-        .iter()
-        .map(|(item, new, headers)| {
-            let record = parked_record(item, headers, parked);
-            match (new, &item.what) {
-                (Some(new), What::Event { event, .. }) => ParkedRecord::decided(new, record, event),
-                (Some(_) | None, _) => record,
-            }
-        })
-        .collect();
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    batch::write_parked(tx, shared.connector_id, &rows).await
-}
-
-fn parked_record<'a>(
-    item: &'a Item,
-    headers: &'a [u8],
-    parked: Option<&'static str>,
-) -> ParkedRecord<'a> {
-    let (reason, detail) = match (&item.what, parked) {
-        (_, Some(detail)) => (REFUSED_BY_DATABASE, detail),
-        (What::Unusable { reason, detail }, None) => (*reason, &**detail),
-        (What::Event { .. }, None) => ("", ""),
-    };
-    ParkedRecord {
-        quarantine: false,
-        reason,
-        detail,
-        place: item.place,
-        timestamp_ms: item.record.timestamp_ms,
-        key: item.record.key.as_deref(),
-        value: item.record.value.as_deref(),
-        headers,
-        event: None,
-        known_fingerprint: None,
-    }
 }

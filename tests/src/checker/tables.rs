@@ -46,7 +46,7 @@ impl Tables {
         let parked = world
             .sql(
                 "SELECT record_partition, record_offset, reason FROM oncely.parked
-                 WHERE effect IS NULL",
+                 WHERE effect IS NULL AND closed_at IS NULL",
             )
             .await;
         let effects = world

@@ -63,6 +63,13 @@ impl World {
         said
     }
 
+    /// The same for a command that overrides so many things at once.
+    pub async fn overrides_many(&self, args: &[&str], times: u64) -> Said {
+        let said = self.overrides(args).await;
+        self.ledger().overrides += times - 1;
+        said
+    }
+
     /// Takes a stopped topic as it is, from its first record.
     pub async fn accept(&self, group: &str, topic: &str) {
         let args = ["progress", "accept", "--group", group, "--topic", topic, "--all"];

@@ -128,6 +128,15 @@ impl World {
         self.ledger().owed.insert(owed, ending);
     }
 
+    /// Books that an event is stale by now: it was decided again after a newer one.
+    pub fn forgive_stale(&self, id: &str) {
+        for sent in &mut self.ledger().sent {
+            if sent.id.as_deref() == Some(id) {
+                sent.fate = Fate::Stale;
+            }
+        }
+    }
+
     /// Writes events into partition 0 in one transaction, which is committed or aborted.
     pub async fn transaction(&self, events: &[Event], commit: bool) {
         let mut config = ClientConfig::new();

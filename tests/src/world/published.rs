@@ -47,6 +47,11 @@ impl World {
         format!("{}.out", self.topic())
     }
 
+    /// Where the story's dead letters go.
+    pub fn dlq(&self) -> String {
+        format!("{}.dlq", self.topic())
+    }
+
     /// Every record of a topic that the program writes to, repeats included, in the order of each
     /// partition.
     pub async fn messages(&self, topic: &str) -> Vec<Message> {

@@ -23,15 +23,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use oncely_core::connector::{
-    Connector, Decode, Envelope, Failure, GroupProtocol, OffsetWait, Retention, Source as Records,
-    Start,
+    Connector, DeadLetters, Decode, Envelope, Failure, GroupProtocol, OffsetWait, Retention,
+    Source as Records, Start,
 };
+use oncely_core::render;
 
 use super::advice;
 use super::diagnostic::{Code, Finding, Findings, PLANNED};
 use super::profiles::{self, Known};
 use super::raw::{
-    RawConnector, RawDecode, RawEnvelope, RawFormat, RawProtocol, RawSource, RawStart,
+    RawConnector, RawDecode, RawEnvelope, RawFailure, RawFormat, RawLetterHeaders, RawProtocol,
+    RawSource, RawStart,
 };
 use super::read::Field;
 use super::source::{Source, Span};
@@ -41,6 +43,7 @@ use crate::secret::SecretSource;
 
 const DAY_MS: u64 = 86_400_000;
 const OFFSET_WAIT_MS: u64 = 60_000;
+const REDRIVES_MAX: u32 = 5;
 const DEDUPE_MS: u64 = 90 * DAY_MS;
 const PAYLOADS_MS: u64 = 30 * DAY_MS;
 const BYTES_MAX: u64 = 1 << 20;
@@ -103,7 +106,7 @@ impl<'a> Compiler<'a> {
         }
         let effects = self.effects(raw);
         let failure = self.failure(raw);
-        let retention = self.retention(raw, failure, &effects);
+        let retention = self.retention(raw, &failure, &effects);
         let tests = self.tests(raw, &effects);
         let owner = raw.owner.as_ref().and_then(Field::get).map(|owner| owner.as_str().into());
         let connector = Connector {
@@ -205,14 +208,56 @@ impl<'a> Compiler<'a> {
             Some(Wait::For(wait)) => OffsetWait::Millis(wait.0),
             Some(Wait::Forever) => OffsetWait::Forever,
         };
-        Failure { offset_wait }
+        let topics = raw.source.get().and_then(|source| source.topics.get());
+        let raw = raw.failure.as_ref().and_then(Field::get);
+        let redrives = raw.and_then(|raw| raw.max_redrives.as_ref()?.get());
+        let redrives_max = redrives.copied().unwrap_or(REDRIVES_MAX);
+        let dead_letter = self.dead_letter(raw, topics.map_or(&[], Vec::as_slice));
+        Failure { offset_wait, dead_letter, redrives_max }
+    }
+
+    fn dead_letter(
+        &mut self,
+        raw: Option<&RawFailure>,
+        read: &[Field<String>],
+    ) -> Option<DeadLetters> {
+        let raw = raw?;
+        let headers = raw.headers.as_ref().and_then(Field::valid);
+        let Some((span, topic)) = raw.dead_letter.as_ref().and_then(Field::valid) else {
+            if let Some((span, _)) = headers {
+                let finding = Finding::new(Code::Unused, span, "no topic gets these headers");
+                self.add(finding.help("name one: `dead_letter: billing.invoices.v1.dlq`"));
+            }
+            return None;
+        };
+        let topic = self.plain(span, topic)?;
+        if !render::is_topic_name(&topic) {
+            let finding = Finding::new(Code::BadName, span, "Kafka allows no topic of this name");
+            let help = "letters, digits, `.`, `_` and `-`, up to 249; no templates";
+            self.add(finding.help(help));
+            return None;
+        }
+        if read.iter().any(|other| other.get() == Some(&topic)) {
+            let text = "this topic is read: each dead letter would come back as a record";
+            self.add(Finding::new(Code::OutOfRange, span, text).help("name another one"));
+            return None;
+        }
+        let has = |wanted| match headers {
+            None => true,
+            Some((_, named)) => named.iter().any(|one| one.get() == Some(&wanted)),
+        };
+        Some(DeadLetters {
+            topic: topic.into(),
+            connect: has(RawLetterHeaders::Connect),
+            spring: has(RawLetterHeaders::Spring),
+        })
     }
 
     /// An id must be remembered for longer than anything of its event can come again.
     fn retention(
         &mut self,
         raw: &RawConnector,
-        failure: Failure,
+        failure: &Failure,
         effects: &[oncely_core::connector::EffectRule],
     ) -> Retention {
         let raw = raw.retention.as_ref().and_then(Field::get);

@@ -216,12 +216,23 @@ pub(crate) enum RawInvalid {
 pub(crate) struct RawFailure {
     /// How long an open effect may hold its record's offset back; `60s` unless set.
     pub(crate) offset_wait: Option<Field<Wait>>,
-    #[schemars(skip)]
-    pub(crate) dead_letter: Option<Later>,
-    #[schemars(skip)]
-    pub(crate) headers: Option<Later>,
-    #[schemars(skip)]
-    pub(crate) max_redrives: Option<Later>,
+    /// A topic that gets each dead letter as well: key, value, headers and time as they were read.
+    pub(crate) dead_letter: Option<Field<String>>,
+    /// Which headers say what was wrong, beside our own; `[connect, spring]` unless set.
+    pub(crate) headers: Option<Field<Vec<Field<RawLetterHeaders>>>>,
+    /// How often a dead letter is redriven before a person has to insist; 5 unless set.
+    pub(crate) max_redrives: Option<Field<u32>>,
+}
+
+/// Names of headers that readers of dead letters know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum RawLetterHeaders {
+    /// `__connect.errors.*`
+    Connect,
+    /// `kafka_dlt-*`
+    Spring,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

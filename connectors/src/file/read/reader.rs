@@ -13,7 +13,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::super::advice::{LATER_HEADERS, available_fields, available_words, instead_of};
+use super::super::advice::{available_fields, available_words, instead_of};
 use super::super::diagnostic::{Code, Finding, Findings, PLANNED};
 use super::super::node::{Name, Node, NodeKind};
 use super::super::source::Span;
@@ -233,9 +233,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                 let text = format!("{what} is not available yet");
                 let finding = Finding::new(Code::NotYet, span, text).note(PLANNED);
                 let word = self.name.map_or("", |name| name.text.as_str());
-                // `headers` is refused where dead letters are written, and only there.
-                let help = if word == "headers" { LATER_HEADERS } else { instead_of(word) };
-                self.sink.borrow_mut().add(finding.help(help));
+                self.sink.borrow_mut().add(finding.help(instead_of(word)));
                 visitor.visit_unit()
             }
             TREE => match &self.node.kind {

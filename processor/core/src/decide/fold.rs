@@ -16,6 +16,7 @@ use crate::effect::order::{OpenEffect, Turn};
 use crate::effect::status::Status;
 use crate::event::Event;
 use crate::fingerprint::Fingerprint;
+use crate::key::Key;
 
 /// Decides all events. `known` is what the database says of their keys; it comes back changed by
 /// the batch and is of no further use.
@@ -74,7 +75,14 @@ impl Fold<'_> {
         match (verdict(seen, event.fingerprint), seen) {
             (Verdict::Fresh, _) | (_, None) => self.fresh(input),
             (Verdict::Duplicate, Some(row)) => Meaning::Again { row: row.clone() },
-            (Verdict::Conflict, Some(row)) => Meaning::Conflict { known: row.fingerprint },
+            (Verdict::Conflict, Some(row)) => {
+                // A person may have released this very content before.
+                let released = Key::released(event.key, event.fingerprint);
+                match self.known.inbox.get(&released) {
+                    Some(row) => Meaning::Again { row: row.clone() },
+                    None => Meaning::Conflict { known: row.fingerprint },
+                }
+            }
         }
     }
 
@@ -219,7 +227,7 @@ impl Fold<'_> {
         input: &Input<'_>,
         ending: Ending,
         moved: Option<Moved>,
-        effects: Vec<crate::key::Key>,
+        effects: Vec<Key>,
     ) {
         let event = input.event;
         let row = InboxRow {

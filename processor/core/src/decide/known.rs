@@ -10,7 +10,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 
 /// Where a record stands; `source` is the number of its topic in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub source: i32,
     pub partition: i32,

@@ -104,7 +104,8 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
         match question.known.effects.get(&key) {
             None => {
                 statuses.insert(key, Status::Waiting);
-                owed.needs_payload |= needs_event_later;
+                // A dead letter of the effect is the record that owed it.
+                owed.needs_payload |= needs_event_later || connector.failure.dead_letter.is_some();
                 owed.effects.push((key, new));
             }
             Some(EffectRow { status, request_hash }) if *request_hash == new.request_hash => {

@@ -95,6 +95,9 @@ pub struct ParkedEntry {
     pub detail: String,
     pub origin: Option<Origin>,
     pub effect: Option<Key>,
+    pub redrives: i32,
+    /// When it was closed, and as what.
+    pub closed: Option<(DateTime<Utc>, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -157,6 +160,8 @@ async fn parked(connection: &mut PgConnection, event: Key) -> Result<Vec<ParkedE
             detail: row.detail,
             origin: Origin::of(row.topic, row.record_partition, row.record_offset),
             effect: row.effect.map(key),
+            redrives: row.redrives,
+            closed: row.closed_at.zip(row.closed_as),
         })
         .collect())
 }

@@ -11,6 +11,7 @@ pub mod open;
 pub mod outbox;
 pub mod parked;
 pub mod progress;
+pub mod redrive;
 pub mod resolve;
 pub mod totals;
 pub mod workers;

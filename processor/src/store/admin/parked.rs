@@ -15,7 +15,7 @@ pub enum Place {
 }
 
 impl Place {
-    const fn kind(self) -> &'static str {
+    pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::DeadLetters => "dead_letter",
             Self::Quarantine => "quarantine",
@@ -29,6 +29,8 @@ pub struct Filter {
     pub connector: Option<String>,
     pub reason: Option<String>,
     pub business_id: Option<String>,
+    /// Closed ones as well.
+    pub closed: bool,
     /// Rows at most.
     pub limit: i64,
 }
@@ -70,6 +72,12 @@ pub struct ParkedRow {
     /// `None` for a rejected effect.
     pub origin: Option<Origin>,
     pub effect: Option<Key>,
+    /// How often it was decided, or tried, again.
+    pub redrives: i32,
+    /// It is to be decided again by the next worker that looks.
+    pub wanted: bool,
+    /// When it was closed, and as what.
+    pub closed: Option<(DateTime<Utc>, String)>,
 }
 
 /// What both queries give of a row; each has a type of its own.
@@ -85,6 +93,9 @@ macro_rules! head {
             detail: $row.detail,
             origin: Origin::of($row.topic, $row.record_partition, $row.record_offset),
             effect: $row.effect.map(key),
+            redrives: $row.redrives,
+            wanted: $row.wanted,
+            closed: $row.closed_at.zip($row.closed_as),
         }
     };
 }
@@ -102,6 +113,7 @@ pub async fn list(
         filter.reason,
         filter.business_id,
         filter.limit,
+        filter.closed,
     );
     let rows = rows.fetch_all(connection).await?.into_iter();
     Ok(rows.map(|row| head!(row)).collect())
@@ -115,6 +127,10 @@ pub struct ParkedWhole {
     /// Of the record, and of the event known under the same id.
     pub fingerprint: Option<Key>,
     pub known_fingerprint: Option<Key>,
+    /// The first copy of the event known under the same id: where it lies, and since when it is known.
+    pub known: Option<(Origin, DateTime<Utc>)>,
+    /// Its value, where its bytes are kept.
+    pub known_value: Option<Vec<u8>>,
     pub timestamp_ms: Option<i64>,
     pub record_key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
@@ -133,6 +149,8 @@ pub async fn show(
         event: row.event.map(key),
         fingerprint: row.fingerprint.map(key),
         known_fingerprint: row.known_fingerprint.map(key),
+        known: Origin::of(row.known_topic, row.known_partition, row.known_offset).zip(row.known_at),
+        known_value: row.known_value,
         timestamp_ms: row.record_timestamp,
         record_key: row.record_key,
         value: row.value,

@@ -1,6 +1,6 @@
 -- What was parked under one business id.
 SELECT p.id, p.parked_at, p.kind, p.reason, p.detail, s.topic AS "topic?", p.record_partition,
-       p.record_offset, p.effect
+       p.record_offset, p.effect, p.redrives, p.closed_at, p.closed_as
 FROM oncely.parked AS p
 LEFT JOIN oncely.source AS s ON s.id = p.source
 WHERE p.event = $1

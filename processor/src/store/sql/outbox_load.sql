@@ -5,7 +5,7 @@ SELECT w.id AS "id!", w.message AS "message!", w.sequence AS "sequence!", w.slic
        w.name AS "name?", w.request AS "request?"
 FROM (SELECT o.id, o.message, o.sequence, o.slice, o.topic, o.parked, e.lane, e.tenant, e.business_id,
              e.name, e.request,
-             sum(coalesce(octet_length(e.request), 0)) OVER (ORDER BY o.id) AS bytes,
+             sum(coalesce(octet_length(e.request), 0) + coalesce(octet_length(p.value), 0)) OVER (ORDER BY o.id) AS bytes,
              row_number() OVER (ORDER BY o.id) AS place
       FROM UNNEST($2::smallint[]) AS s (slice)
       CROSS JOIN LATERAL (
@@ -17,6 +17,7 @@ FROM (SELECT o.id, o.message, o.sequence, o.slice, o.topic, o.parked, e.lane, e.
                             WHERE h.status = 'held' AND h.sequence = n.sequence AND h.id < n.id)
           ORDER BY n.id
           LIMIT $5) AS o
-      LEFT JOIN oncely.effect AS e ON e.key = o.message AND o.parked IS NULL) AS w
+      LEFT JOIN oncely.effect AS e ON e.key = o.message AND o.parked IS NULL
+      LEFT JOIN oncely.parked AS p ON p.id = o.parked) AS w
 WHERE w.bytes <= $6 OR w.place = 1
 ORDER BY w.id

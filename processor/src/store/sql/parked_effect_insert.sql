@@ -1,8 +1,12 @@
--- A rejected effect becomes a dead letter of its own.
-INSERT INTO oncely.parked (connector, kind, reason, detail, event, effect, tenant, business_id, value)
+-- A rejected effect becomes a dead letter of its own. One that was redriven and is rejected again is open again.
+INSERT INTO oncely.parked (connector, kind, reason, detail, event, effect, tenant, business_id, value, letter)
 SELECT e.connector, 'dead_letter', 'effect_rejected',
        left(format('%s: %s %s', e.name, coalesce(e.status_code::text, '-'), coalesce(e.note, '')), 2000),
-       e.event, e.key, e.tenant, e.business_id, e.request
+       e.event, e.key, e.tenant, e.business_id, e.request,
+       EXISTS (SELECT FROM oncely.connector AS c WHERE c.id = e.connector AND c.dead_letter IS NOT NULL)
 FROM oncely.effect AS e
 WHERE e.key = ANY($1::uuid[]) AND e.status = 'rejected'
-ON CONFLICT DO NOTHING
+ON CONFLICT (effect) WHERE effect IS NOT NULL DO UPDATE
+SET detail = excluded.detail, value = excluded.value, letter = excluded.letter, parked_at = now(),
+    closed_at = NULL, closed_as = NULL
+WHERE parked.closed_at IS NOT NULL

@@ -7,11 +7,12 @@
 //! a crash or by a process that thaws, has the same message id and comes after its first copy.
 //!
 //! - [`queue`] – what is in memory: one record of each sequence in flight
-//! - [`record`] – the record as it is sent
+//! - [`record`], [`letter`] – the record as it is sent
 //! - [`sender`] – one send
 //! - [`relay`] – the loop; [`slices`] – which of them are its own
 //! - [`turn`] – effects whose turn has come are put into the outbox; [`settle`] – what was sent is on record
 
+mod letter;
 mod queue;
 mod record;
 mod relay;
@@ -34,7 +35,8 @@ use crate::store::outbox::Outgoing;
 
 /// Whether anything of this connector goes through the outbox.
 pub(super) fn is_used(connector: &Connector) -> bool {
-    connector.effects.iter().any(|rule| is_published(&rule.body))
+    connector.failure.dead_letter.is_some()
+        || connector.effects.iter().any(|rule| is_published(&rule.body))
 }
 
 pub(super) const fn is_published(body: &EffectBody) -> bool {

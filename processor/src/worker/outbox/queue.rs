@@ -230,7 +230,8 @@ mod tests {
             sequence: Key::from_bytes([sequence; 16]),
             slice: i16::from(sequence),
             topic: "t".to_owned(),
-            what: What::DeadLetter(id),
+            what: What::Gone(id),
+            is_pointer: false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
+use super::letter::{self, Families};
 use super::queue::Queue;
 use super::record::Letter;
 use super::sender::{How, Sender};
@@ -74,6 +75,7 @@ pub(in crate::worker) struct Relay {
     /// Under which slices are held and records are sent.
     worker: Uuid,
     slices: Slices,
+    families: Families,
     queue: Queue,
     over: Vec<Over>,
     /// Since when something is over and not on record.
@@ -99,8 +101,14 @@ impl Relay {
         let producer = Producer::for_any_size(&client)?;
         let (ends, ended) = mpsc::unbounded_channel();
         let worker = lease.worker();
+        let letters = shared.connector.failure.dead_letter.as_ref();
+        let families = Families {
+            connect: letters.is_some_and(|letters| letters.connect),
+            spring: letters.is_some_and(|letters| letters.spring),
+        };
         Ok(Self {
             shared,
+            families,
             session,
             sender: Sender::new(producer, admin, lease.clone()),
             lease,
@@ -185,7 +193,10 @@ impl Relay {
             let Some(row) = self.queue.next() else { return };
             let letter = match &row.what {
                 What::Effect(effect) => Letter::of_effect(row.message, effect),
-                What::DeadLetter(_) => Err("dead letters are not sent yet".to_owned()),
+                What::DeadLetter(dead) => {
+                    Ok(letter::letter(row.message, dead, self.families, row.is_pointer))
+                }
+                What::Gone(_) => Err("the dead letter was removed by retention".to_owned()),
             };
             match letter {
                 Ok(letter) => self.start(row, letter),
@@ -229,12 +240,17 @@ impl Relay {
             }
             How::Unsent => self.again(row),
             How::Refused { what: Refusal::TooLarge, .. } if self.queue.suspect(&row) => {}
+            How::Refused { what: Refusal::TooLarge, .. }
+                if !row.is_pointer && matches!(row.what, What::DeadLetter(_)) =>
+            {
+                self.again(Waiting { is_pointer: true, ..row });
+            }
             How::Refused { why, .. } => {
                 self.queue.refused(&row);
                 self.over.push(Over { row, how: Err(why), took });
             }
             How::Failed { cause, fatal } => {
-                let is_letter = matches!(row.what, What::DeadLetter(_));
+                let is_letter = !matches!(row.what, What::Effect(_));
                 self.shared.metrics.outbox_record(is_letter, Published::Failed);
                 self.again(row);
                 self.pause(&cause);
@@ -315,6 +331,11 @@ impl Relay {
             let turned = patience.bounded(turn::look(&self.shared, &mut self.session, self.worker));
             let turned = turned.await?;
             self.told(turned, &mut more);
+        }
+        // One relay does it, in the order in which they were parked.
+        if (look || settles) && self.slices.has(0) {
+            let patience = self.session.patience();
+            patience.bounded(turn::letters(&self.shared, &mut self.session)).await?;
         }
         if look || settles {
             self.load().await?;

@@ -37,7 +37,7 @@ pub(super) async fn record(
 ) -> Result<Vec<Key>, StoreError> {
     let effect = |over: &Over| match &over.row.what {
         What::Effect(effect) => Some((over.row.message, effect.lane)),
-        What::DeadLetter(_) => None,
+        What::DeadLetter(_) | What::Gone(_) => None,
     };
     let mut lanes: Vec<Key> = over.iter().filter_map(effect).map(|(_, lane)| lane).collect();
     lanes.sort_unstable();
@@ -104,19 +104,20 @@ pub(super) fn count(shared: &Shared, over: &[Over]) {
     let mut lines: usize = 0;
     for one in over {
         let counted = if one.how.is_ok() { Counted::Sent } else { Counted::Held };
-        shared.metrics.outbox_record(matches!(one.row.what, What::DeadLetter(_)), counted);
+        shared.metrics.outbox_record(!matches!(one.row.what, What::Effect(_)), counted);
         let refused = one.how.as_ref().err();
         if refused.is_some() {
             lines = lines.saturating_add(1);
         }
         match &one.row.what {
             What::Effect(effect) => of_effect(shared, one, effect, lines <= LINES_MAX),
-            What::DeadLetter(number) if lines <= LINES_MAX => {
+            What::DeadLetter(letter) if lines <= LINES_MAX => {
                 let Some(cause) = refused else { continue };
+                let number = letter.number;
                 let (topic, look) = (&one.row.topic, "oncely outbox list --status held");
                 tracing::warn!(topic, dead_letter = number, cause, look, "dead letter not sent");
             }
-            What::DeadLetter(_) => {}
+            What::DeadLetter(_) | What::Gone(_) => {}
         }
     }
 }

@@ -2,10 +2,11 @@
 //! put into the outbox. Any relay does it for all slices.
 
 use oncely_core::effect::request::Request;
-use oncely_core::key::Key;
+use oncely_core::key::{Hasher, Key};
 
 use super::is_published;
 use crate::store::outbox::{self, Outgoing};
+use crate::store::parked::{self, LetterDue};
 use crate::store::{Session, StoreError, settle};
 use crate::worker::Shared;
 use crate::worker::claims::Held;
@@ -95,6 +96,46 @@ pub(super) async fn look(
     tx.commit().await?;
     turned.rejected = rejected;
     Ok(turned)
+}
+
+/// Puts dead letters into the outbox that are not there yet.
+///
+/// # Errors
+/// As every query; then nothing was changed.
+pub(super) async fn letters(shared: &Shared, session: &mut Session) -> Result<(), StoreError> {
+    let Some(letters) = &shared.connector.failure.dead_letter else { return Ok(()) };
+    let id = shared.connector_id;
+    if !parked::is_any_letter(session.connection().await?, id).await? {
+        return Ok(());
+    }
+    let mut tx = session.begin().await?;
+    let due = parked::letters_due(&mut tx, id, SLICE).await?;
+    let outgoing: Vec<Outgoing<'_>> = due
+        .iter()
+        .map(|due| Outgoing {
+            message: message_of(&shared.connector.scope, due),
+            topic: &letters.topic,
+            record_key: due.record_key.as_deref(),
+            parked: Some(due.number),
+        })
+        .collect();
+    outbox::put(&mut tx, id, &outgoing).await?;
+    let numbers: Vec<i64> = due.iter().map(|due| due.number).collect();
+    parked::letters_queued(&mut tx, &numbers).await?;
+    Ok(tx.commit().await?)
+}
+
+/// The message id of a dead letter: that of its effect or its place, and of how often it was redriven.
+fn message_of(scope: &str, due: &LetterDue) -> Key {
+    let hasher = Hasher::new("dead letter").part(scope).bytes(&due.redrives.to_be_bytes());
+    match &due.effect {
+        Some(effect) => hasher.part("effect").bytes(effect.as_bytes()),
+        None => hasher
+            .part(due.topic.as_deref().unwrap_or_default())
+            .bytes(&due.partition.unwrap_or(-1).to_be_bytes())
+            .bytes(&due.offset.unwrap_or(-1).to_be_bytes()),
+    }
+    .finish()
 }
 
 /// Topic and key of an effect's record, or why it has none.

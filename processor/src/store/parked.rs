@@ -1,0 +1,214 @@
+//! Parked records that are decided again, and dead letters on their way to a topic.
+
+use oncely_core::decide::{Ending, ParkReason, Place};
+use oncely_core::key::Key;
+use sqlx::{PgConnection, query_file, query_file_scalar};
+use uuid::Uuid;
+
+use super::columns::{clean, key, uuid, uuids};
+use super::error::Result;
+
+/// Characters of a detail, as the columns allow.
+const DETAIL_CHARS_MAX: usize = 2_000;
+
+/// A parked record that a person wants decided again.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub number: i64,
+    pub place: Place,
+    pub topic: String,
+    /// Why it was parked.
+    pub reason: String,
+    /// Its business id is known with another content.
+    pub is_conflict: bool,
+    /// A person has said that it is to be run.
+    pub release: bool,
+    pub timestamp_ms: Option<i64>,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Option<Vec<u8>>,
+}
+
+/// Up to `limit` parked records of a connector that are wanted, oldest wish first.
+pub async fn wanted(
+    connection: &mut PgConnection,
+    connector: i32,
+    limit: i64,
+) -> Result<Vec<Wanted>> {
+    let rows = query_file!("src/store/sql/parked_wanted.sql", connector, limit);
+    let rows = rows.fetch_all(connection).await?.into_iter();
+    Ok(rows
+        .map(|row| Wanted {
+            number: row.id,
+            place: Place {
+                source: row.source,
+                partition: row.record_partition,
+                offset: row.record_offset,
+            },
+            topic: row.topic,
+            is_conflict: row.reason == ParkReason::Conflict.as_str(),
+            reason: row.reason,
+            release: row.release,
+            timestamp_ms: row.record_timestamp,
+            key: row.record_key,
+            value: row.value,
+            headers: row.headers,
+        })
+        .collect())
+}
+
+/// Whether any is wanted.
+pub async fn is_any_wanted(connection: &mut PgConnection, connector: i32) -> Result<bool> {
+    let query = query_file_scalar!("src/store/sql/parked_any_wanted.sql", connector);
+    Ok(query.fetch_one(connection).await?)
+}
+
+/// Locks those of these rows that are still wanted; gives how many.
+pub async fn lock(tx: &mut PgConnection, numbers: &[i64]) -> Result<usize> {
+    let rows = query_file_scalar!("src/store/sql/parked_lock.sql", numbers);
+    Ok(rows.fetch_all(tx).await?.len())
+}
+
+/// Forgets that these events were parked.
+pub async fn forget(tx: &mut PgConnection, events: &[Key]) -> Result<()> {
+    query_file!("src/store/sql/inbox_forget.sql", &uuids(events)).execute(tx).await?;
+    Ok(())
+}
+
+/// The states that entities had before these events moved them.
+pub async fn states_before(tx: &mut PgConnection, events: &[Key]) -> Result<Vec<(Key, String)>> {
+    let rows = query_file!("src/store/sql/inbox_from_state.sql", &uuids(events));
+    let rows = rows.fetch_all(tx).await?.into_iter();
+    Ok(rows.filter_map(|row| Some((key(row.key), row.from_state?))).collect())
+}
+
+/// What became of a parked record that was decided again.
+#[derive(Clone, Debug, Default)]
+pub struct Decided {
+    pub number: i64,
+    /// How it ended, or would have.
+    pub outcome: &'static str,
+    /// `None`: it is closed.
+    pub kind: Option<&'static str>,
+    pub reason: Option<String>,
+    pub detail: Option<String>,
+    pub event: Option<Key>,
+    pub tenant: Option<String>,
+    pub business_id: Option<String>,
+    pub fingerprint: Option<Key>,
+    pub known_fingerprint: Option<Key>,
+}
+
+impl Decided {
+    /// It ended well.
+    pub fn closed(number: i64, ending: Ending) -> Self {
+        Self { number, outcome: ending.as_str(), ..Self::default() }
+    }
+
+    /// It is parked anew.
+    pub fn parked(number: i64, quarantine: bool, reason: &str, detail: &str) -> Self {
+        let (kind, ending) = if quarantine {
+            ("quarantine", Ending::Quarantined)
+        } else {
+            ("dead_letter", Ending::DeadLettered)
+        };
+        Self {
+            number,
+            outcome: ending.as_str(),
+            kind: Some(kind),
+            reason: Some(reason.to_owned()),
+            detail: Some(clean(detail, DETAIL_CHARS_MAX)),
+            ..Self::default()
+        }
+    }
+
+    /// The command that shows it, where it is parked anew.
+    pub fn look(&self) -> String {
+        let list = if self.kind == Some("quarantine") { "quarantine" } else { "dlq" };
+        format!("oncely {list} show {}", self.number)
+    }
+
+    /// The outcome, and why it is parked anew.
+    pub fn told(&self) -> (&'static str, Option<&str>) {
+        (self.outcome, self.reason.as_deref())
+    }
+}
+
+/// Puts on record what became of parked records.
+pub async fn decided(tx: &mut PgConnection, decided: &[Decided]) -> Result<()> {
+    let id: Vec<_> = decided.iter().map(|one| one.number).collect();
+    let outcome: Vec<&str> = decided.iter().map(|one| one.outcome).collect();
+    let kind: Vec<Option<&str>> = decided.iter().map(|one| one.kind).collect();
+    let reason: Vec<Option<&str>> = decided.iter().map(|one| one.reason.as_deref()).collect();
+    let detail: Vec<Option<&str>> = decided.iter().map(|one| one.detail.as_deref()).collect();
+    let event: Vec<_> = decided.iter().map(|one| one.event.map(uuid)).collect();
+    let tenant: Vec<Option<&str>> = decided.iter().map(|one| one.tenant.as_deref()).collect();
+    let business_id: Vec<Option<&str>> =
+        decided.iter().map(|one| one.business_id.as_deref()).collect();
+    let fingerprint: Vec<_> = decided.iter().map(|one| one.fingerprint.map(uuid)).collect();
+    let known: Vec<_> = decided.iter().map(|one| one.known_fingerprint.map(uuid)).collect();
+    query_file!(
+        "src/store/sql/parked_decided.sql",
+        &id,
+        &outcome as &[&str],
+        &kind as &[Option<&str>],
+        &reason as &[Option<&str>],
+        &detail as &[Option<&str>],
+        &event as &[Option<Uuid>],
+        &tenant as &[Option<&str>],
+        &business_id as &[Option<&str>],
+        &fingerprint as &[Option<Uuid>],
+        &known as &[Option<Uuid>],
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+// --------------------------------------------------------------------------------------------- //
+
+/// A dead letter that is to go to its connector's topic.
+#[derive(Clone, Debug)]
+pub struct LetterDue {
+    pub number: i64,
+    pub redrives: i32,
+    pub effect: Option<Key>,
+    /// Where the record lies; of an effect none.
+    pub topic: Option<String>,
+    pub partition: Option<i32>,
+    pub offset: Option<i64>,
+    pub record_key: Option<Vec<u8>>,
+}
+
+/// Whether there are any.
+pub async fn is_any_letter(connection: &mut PgConnection, connector: i32) -> Result<bool> {
+    let query = query_file_scalar!("src/store/sql/letters_any.sql", connector);
+    Ok(query.fetch_one(connection).await?)
+}
+
+/// Dead letters of a connector that are not in the outbox yet, oldest first, locked.
+pub async fn letters_due(
+    tx: &mut PgConnection,
+    connector: i32,
+    limit: i64,
+) -> Result<Vec<LetterDue>> {
+    let rows = query_file!("src/store/sql/letters_due.sql", connector, limit);
+    let rows = rows.fetch_all(tx).await?.into_iter();
+    Ok(rows
+        .map(|row| LetterDue {
+            number: row.id,
+            redrives: row.redrives,
+            effect: row.effect.map(key),
+            topic: row.topic,
+            partition: row.record_partition,
+            offset: row.record_offset,
+            record_key: row.record_key,
+        })
+        .collect())
+}
+
+/// Notes that these dead letters are in the outbox.
+pub async fn letters_queued(tx: &mut PgConnection, numbers: &[i64]) -> Result<()> {
+    query_file!("src/store/sql/letters_queued.sql", numbers).execute(tx).await?;
+    Ok(())
+}

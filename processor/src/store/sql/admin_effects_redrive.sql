@@ -1,0 +1,14 @@
+-- Rejected effects are tried once more, under their own keys: surely nothing of them was applied. They are
+-- blocked until their order has been looked at.
+WITH again AS (
+    UPDATE oncely.effect AS e
+    SET status = 'waiting', settled_at = NULL, due_at = NULL, failures = 0, failing_since = NULL,
+        lookups = 0, takeovers = 0, status_code = NULL, note = $2
+    WHERE e.key = ANY($1::uuid[]) AND e.status = 'rejected' AND NOT e.was_unknown
+    RETURNING e.key
+)
+UPDATE oncely.parked AS p
+SET closed_at = now(), closed_as = 'redriven', redrives = p.redrives + 1, letter = false
+FROM again
+WHERE p.effect = again.key
+RETURNING p.id, again.key AS "key!"

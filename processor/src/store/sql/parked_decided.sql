@@ -1,0 +1,19 @@
+-- What became of parked records that were decided again: closed, or parked anew for this reason.
+UPDATE oncely.parked AS p
+SET redrive_at = NULL, release = false, redrives = p.redrives + 1,
+    closed_at = CASE WHEN u.kind IS NULL THEN now() END,
+    closed_as = CASE WHEN u.kind IS NULL THEN u.outcome END,
+    kind = coalesce(u.kind, p.kind),
+    reason = coalesce(u.reason, p.reason),
+    detail = coalesce(u.detail, p.detail),
+    event = coalesce(u.event, p.event),
+    tenant = coalesce(u.tenant, p.tenant),
+    business_id = coalesce(u.business_id, p.business_id),
+    fingerprint = coalesce(u.fingerprint, p.fingerprint),
+    known_fingerprint = CASE WHEN u.kind IS NULL THEN p.known_fingerprint ELSE u.known_fingerprint END,
+    letter = u.kind IS NOT DISTINCT FROM 'dead_letter' AND c.dead_letter IS NOT NULL
+FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[],
+            $9::uuid[], $10::uuid[])
+     AS u (id, outcome, kind, reason, detail, event, tenant, business_id, fingerprint, known_fingerprint),
+     oncely.connector AS c
+WHERE p.id = u.id AND c.id = p.connector

@@ -1,0 +1,263 @@
+//! Parked records that a person wants decided again.
+//!
+//! They go through the same transaction as records from Kafka, with their own bytes, place and business id, and
+//! by the connector file as it is now. What is remembered of such an event (that it was parked) is forgotten in
+//! that transaction, and the parked row is closed, or says why it stays, in the same. An entity that has moved on
+//! meanwhile makes them stale, as any late event. Their offsets have gone long ago and are not touched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use oncely_core::decide::{Ending, EntityRow, Input, Known, Place, Plan};
+use oncely_core::fingerprint::Fingerprint;
+use oncely_core::key::Key;
+use tokio::sync::watch;
+
+use super::headers;
+use super::item::{Item, Prepared, What, prepare};
+use super::mailbox::Mailbox;
+use super::parked::{BAD_HEADER, REFUSED_BY_DATABASE};
+use super::writer::Writer;
+use super::{Message, Shared};
+use crate::kafka::{AssignmentId, Header, Permit, Record};
+use crate::store::error::NextStep;
+use crate::store::parked::{self, Decided, Wanted};
+use crate::store::{PgConnection, Session, StoreError};
+use crate::task::Stopped;
+
+/// Records decided in one transaction.
+const SLICE: i64 = 200;
+
+/// Takes up what people want decided again.
+pub(super) struct Redriver {
+    pub(super) writer: Writer,
+    pub(super) session: Session,
+    pub(super) pipeline: Mailbox,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// The rows that a writer decides again, by where their records lie.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Redriving {
+    pub(super) rows: BTreeMap<Place, Row>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) number: i64,
+    /// The event of which it is to be forgotten that it was parked. Not that of a conflict: what is known under
+    /// its id is another content.
+    pub(super) event: Option<Key>,
+    /// A person has said that it is to be run.
+    pub(super) release: bool,
+}
+
+impl Redriver {
+    /// # Errors
+    /// When a person must act: the schema is wrong.
+    pub(super) async fn run(mut self) -> Result<(), Stopped> {
+        let mut stop = self.stop.clone();
+        let shared = Arc::clone(&self.writer.shared);
+        loop {
+            tokio::select! {
+                () = shared.redrive.notified() => {}
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            }
+            let id = self.writer.shared.connector_id;
+            let wanted = self.session.patience().bounded(async {
+                parked::wanted(self.session.connection().await?, id, SLICE).await
+            });
+            match wanted.await {
+                Ok(wanted) if wanted.is_empty() => {}
+                Ok(wanted) => self.decide(wanted).await?,
+                Err(error) => self.failed(&error).await?,
+            }
+        }
+    }
+
+    async fn decide(&mut self, wanted: Vec<Wanted>) -> Result<(), Stopped> {
+        let mut redriving = Redriving::default();
+        let mut items = Vec::new();
+        let mut ignored = Vec::new();
+        let shared = Arc::clone(&self.writer.shared);
+        for wanted in wanted {
+            let (number, release) = (wanted.number, wanted.release);
+            let place = wanted.place;
+            let record = record(&wanted);
+            match prepare(&shared.connector, &shared.wanted, &record) {
+                Prepared::Ignored => ignored.push(Decided::closed(number, Ending::Ignored)),
+                Prepared::Wanted(mut what) => {
+                    let mut event = None;
+                    if let What::Event { event: found, .. } = &mut what {
+                        event = (!wanted.is_conflict).then_some(found.key);
+                        if release && wanted.is_conflict {
+                            // It has a place of its own in the memory, beside the first content.
+                            found.key = Key::released(found.key, found.fingerprint);
+                        }
+                    }
+                    redriving.rows.insert(place, Row { number, event, release });
+                    items.push(Item { record, place, what, _permit: Permit::none() });
+                }
+            }
+        }
+        if !ignored.is_empty() {
+            let decided = self.session.patience().bounded(async {
+                parked::decided(self.session.connection().await?, &ignored).await
+            });
+            if let Err(error) = decided.await {
+                self.failed(&error).await?;
+            }
+        }
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.writer.redriving = Some(redriving);
+        let report = self.writer.write(items).await?;
+        self.pipeline.send(Message::Claimed(report.claimed));
+        Ok(())
+    }
+
+    async fn failed(&mut self, error: &StoreError) -> Result<(), Stopped> {
+        self.session.failed(error).await;
+        match error.next_step() {
+            NextStep::Again | NextStep::Wait => Ok(()),
+            NextStep::Bisect | NextStep::Halt => Err(Stopped(super::chain(error))),
+        }
+    }
+}
+
+/// The record as it was read.
+fn record(wanted: &Wanted) -> Record {
+    let stored = wanted.headers.as_deref().and_then(headers::decode);
+    let bytes = |bytes: &Option<Vec<u8>>| bytes.clone().map(Bytes::from);
+    Record {
+        topic: wanted.topic.as_str().into(),
+        partition: wanted.place.partition,
+        offset: wanted.place.offset,
+        timestamp_ms: wanted.timestamp_ms,
+        key: bytes(&wanted.key),
+        value: bytes(&wanted.value),
+        headers_broken: stored.is_none() || wanted.reason == BAD_HEADER,
+        headers: stored
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, value)| Header { name: name.into(), value: value.map(Bytes::from) })
+            .collect(),
+        assignment: AssignmentId::fresh(),
+    }
+}
+
+impl Redriving {
+    /// What a released record takes the place of: where the event that set its very version left the entity is
+    /// replaced by where it found it. Gives the entities with the versions that they have.
+    pub(super) async fn make_way(
+        &self,
+        tx: &mut PgConnection,
+        items: &[Item],
+        known: &mut Known,
+    ) -> Result<BTreeMap<Key, i64>, StoreError> {
+        let rivals = items.iter().filter_map(|item| {
+            self.rows.get(&item.place).filter(|row| row.release)?;
+            let What::Event { event, .. } = &item.what else { return None };
+            let about = event.entity.as_ref()?;
+            let stored = known.entities.get(&about.key)?;
+            let is_rival = stored.version == about.version && stored.event != event.key;
+            is_rival.then_some((about.key, stored.event, stored.version))
+        });
+        let rivals: Vec<(Key, Key, i64)> = rivals.collect();
+        if rivals.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let setters: Vec<Key> = rivals.iter().map(|(_, setter, _)| *setter).collect();
+        let before: BTreeMap<Key, String> =
+            parked::states_before(tx, &setters).await?.into_iter().collect();
+        let mut was = BTreeMap::new();
+        for (entity, setter, version) in rivals {
+            let Some(state) = before.get(&setter) else { continue };
+            let row = EntityRow {
+                event: setter,
+                version: version.saturating_sub(1),
+                state: state.as_str().into(),
+            };
+            known.entities.insert(entity, row);
+            was.insert(entity, version);
+        }
+        Ok(was)
+    }
+
+    /// The numbers of these items' rows.
+    pub(super) fn numbers(&self, items: &[Item]) -> Vec<i64> {
+        items.iter().filter_map(|item| self.rows.get(&item.place)).map(|row| row.number).collect()
+    }
+
+    /// Events of which it is forgotten that they were parked.
+    pub(super) fn events(&self, items: &[Item]) -> Vec<Key> {
+        items.iter().filter_map(|item| self.rows.get(&item.place)?.event).collect()
+    }
+
+    /// Counts what became of them, and tells of those that stay.
+    pub(super) fn say(
+        &self,
+        shared: &Shared,
+        items: &[Item],
+        inputs: &[(usize, Input<'_>)],
+        plan: &Plan,
+        all_parked: Option<&'static str>,
+    ) {
+        for decided in self.decided(items, inputs, plan, all_parked) {
+            let (outcome, reason) = decided.told();
+            shared.metrics.redriven(outcome);
+            let (number, look) = (decided.number, decided.look());
+            match reason {
+                None => tracing::info!(number, outcome, "parked record decided again"),
+                Some(reason) => {
+                    tracing::warn!(number, outcome, reason, look, "parked record stays parked");
+                }
+            }
+        }
+    }
+
+    /// What became of each row.
+    pub(super) fn decided(
+        &self,
+        items: &[Item],
+        inputs: &[(usize, Input<'_>)],
+        plan: &Plan,
+        all_parked: Option<&'static str>,
+    ) -> Vec<Decided> {
+        let of = |(index, item): (usize, &Item)| {
+            let row = self.rows.get(&item.place)?;
+            let at = inputs.iter().position(|(of, _)| *of == index);
+            let decision = at.and_then(|at| plan.decisions.get(at));
+            let parked = plan.parked.iter().find(|parked| Some(parked.input) == at);
+            Some(match (&item.what, all_parked, decision, parked) {
+                (_, Some(detail), ..) => {
+                    Decided::parked(row.number, false, REFUSED_BY_DATABASE, detail)
+                }
+                (What::Unusable { reason, detail }, ..) => {
+                    Decided::parked(row.number, false, reason, detail)
+                }
+                (What::Event { event, .. }, None, _, Some(parked)) => Decided {
+                    event: row.event,
+                    tenant: Some(event.tenant.to_string()),
+                    business_id: Some(event.id.to_string()),
+                    fingerprint: Some(event.fingerprint.0),
+                    known_fingerprint: parked.known_fingerprint.map(|Fingerprint(known)| known),
+                    ..Decided::parked(
+                        row.number,
+                        parked.quarantine,
+                        parked.reason.as_str(),
+                        &parked.detail,
+                    )
+                },
+                (What::Event { .. }, None, decision, None) => {
+                    let ending = decision.map_or(Ending::Ignored, |decision| decision.ending);
+                    Decided::closed(row.number, ending)
+                }
+            })
+        };
+        items.iter().enumerate().filter_map(of).collect()
+    }
+}
