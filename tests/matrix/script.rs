@@ -121,7 +121,8 @@ async fn crash(world: &mut World, cell: Cell, endpoint: &str) {
             match step {
                 Step::ClaimCommit => {
                     let busy = Fault::StatusBefore { status: 429, retry_after_s: None };
-                    world.provider.fail(Rule::times(8, busy).to(endpoint));
+                    // For so long that sweepers have their turn beside the settlers.
+                    world.provider.fail(Rule::times(60, busy).to(endpoint));
                 }
                 Step::LookUp => {
                     world.provider.fail(Rule::times(6, Fault::CloseAfter).to(endpoint));
