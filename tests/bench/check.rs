@@ -14,8 +14,8 @@ use crate::limits::uuid;
 use crate::services::{Database, ProviderChild};
 use crate::workload::Workload;
 
-/// Every business id is applied, once, and no other; every entity has its highest version; nothing is
-/// parked.
+/// Every business id is applied, once, and no other; every entity has its highest version; what cannot be
+/// decoded is parked, and nothing else.
 pub(crate) async fn state(database: &Database, workload: Workload) -> Result<()> {
     let mut connection = database.connect("check").await?;
     let mut wanted: Vec<Uuid> =
@@ -36,7 +36,15 @@ pub(crate) async fn state(database: &Database, workload: Workload) -> Result<()>
         "SELECT count(*) FROM oncely.inbox WHERE outcome <> 'applied'",
     )
     .await?;
-    none(&mut connection, "parked records", "SELECT count(*) FROM oncely.parked").await?;
+    let parked: (i64, i64) =
+        sqlx::query_as("SELECT count(*), count(DISTINCT record_key) FROM oncely.parked")
+            .fetch_one(&mut connection)
+            .await?;
+    let poisoned = i64::try_from(workload.poisoned()).unwrap_or(i64::MAX);
+    if parked != (poisoned, poisoned) {
+        let what = format!("{} records are parked, {poisoned} are poisoned", parked.0);
+        return Err(BenchError::wrong(what));
+    }
     let rows: Vec<(Uuid, i64)> =
         sqlx::query_as("SELECT key, version FROM oncely.entity").fetch_all(&mut connection).await?;
     let rows: BTreeMap<Uuid, i64> = rows.into_iter().collect();

@@ -57,6 +57,10 @@ record, so that the start of a process does not count and the last progress writ
 
   events_per_s             records a second, no effects; limit F2
   events_per_s_of_own_sql  the same value; limit J2
+  healthy_per_s_among_poison
+                           the same records, where a fifth of all cannot be decoded and has keys of its
+                           own (100,000; with --quick 25,000); limit events_per_s
+  rss_mb_with_poison       the most memory resident in that run; limit 300
   effects_per_s            new events a second, one keyed HTTP call each, provider at 0 ms; limit the
                            lower of J2 with effects and H
   rss_mb                   the most memory resident while it reads the topic (1,000,000 records; with
@@ -240,7 +244,7 @@ impl Round<'_> {
             return Ok(());
         }
         let (services, repetition) = (self.services, self.repetition);
-        let workload = Workload { records: self.asked.size.records };
+        let workload = Workload::of(self.asked.size.records);
         let topic = format!("bench.events.{repetition}");
         let ends = workload.preload(&services.kafka, &topic).await?;
         let database = services.database(&format!("limits_{repetition}")).await?;
@@ -270,6 +274,20 @@ impl Round<'_> {
         if self.asked.size.memory_records.is_none() {
             self.add("rss_mb", run.memory_mb);
         }
+        self.poison(workload.with_poison()).await
+    }
+
+    /// The same records, with others among them that cannot be decoded.
+    async fn poison(&mut self, workload: Workload) -> Result<()> {
+        let (services, repetition) = (self.services, self.repetition);
+        let topic = format!("bench.poison.{repetition}");
+        let ends = workload.preload(&services.kafka, &topic).await?;
+        let database = services.database(&format!("poison_{repetition}")).await?;
+        let file = connector::write(self.scratch(), &topic, None)?;
+        let run = product::run(services, &database, &file, &ends).await?;
+        check::state(&database, workload).await?;
+        self.add("healthy_per_s_among_poison", workload.records as f64 / run.seconds);
+        self.add("rss_mb_with_poison", run.memory_mb);
         Ok(())
     }
 
@@ -280,7 +298,7 @@ impl Round<'_> {
             return Ok(());
         }
         let (services, repetition) = (self.services, self.repetition);
-        let workload = Workload { records: self.asked.size.effect_records };
+        let workload = Workload::of(self.asked.size.effect_records);
         let distinct = workload.distinct() as f64;
         let topic = format!("bench.effects.{repetition}");
         let ends = workload.preload(&services.kafka, &topic).await?;
@@ -328,7 +346,7 @@ impl Round<'_> {
 /// The memory of a run over many records.
 async fn memory(services: &Services, records: u64, series: &mut Series) -> Result<()> {
     say(format!("memory with {records} records"));
-    let workload = Workload { records };
+    let workload = Workload::of(records);
     let ends = workload.preload(&services.kafka, "bench.memory").await?;
     let database = services.database("memory").await?;
     let file = connector::write(services.scratch.path(), "bench.memory", None)?;
@@ -378,6 +396,9 @@ fn report(series: &Series, counts_statements: bool) {
     let measured = |name| Limit::Measured(series.of(name).to_vec());
     print("events_per_s", "1/s", series.of("events_per_s"), &measured("limit_f2"));
     print("events_per_s_of_own_sql", "1/s", series.of("events_per_s"), &measured("limit_j2"));
+    let healthy = series.of("healthy_per_s_among_poison");
+    print("healthy_per_s_among_poison", "1/s", healthy, &measured("events_per_s"));
+    print("rss_mb_with_poison", "MB", series.of("rss_mb_with_poison"), &Limit::Fixed(300.0));
     let lower = series.of("limit_j2_effects").iter().zip(series.of("limit_h"));
     let lower = lower.map(|(own_sql, calls)| own_sql.min(*calls)).collect();
     print("effects_per_s", "1/s", series.of("effects_per_s"), &Limit::Measured(lower));

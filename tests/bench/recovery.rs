@@ -32,7 +32,7 @@ pub(crate) async fn recovery(services: &Services, name: &str, backlog: u64) -> R
     let topic = format!("bench.{name}");
     let database = services.database(name).await?;
     let file = connector::write(services.scratch.path(), &topic, None)?;
-    Workload { records: backlog }.preload(&services.kafka, &topic).await?;
+    Workload::of(backlog).preload(&services.kafka, &topic).await?;
     let load = Load::start(services, &topic, backlog);
     let settings = [
         ("ONCELY_KAFKA_SESSION_TIMEOUT", "6s"),
@@ -73,7 +73,7 @@ pub(crate) async fn recovery(services: &Services, name: &str, backlog: u64) -> R
     }
     until_end(&mut connection, std::slice::from_mut(&mut survivor), &ends).await?;
     survivor.stop().await?;
-    check::state(&database, Workload { records }).await?;
+    check::state(&database, Workload::of(records)).await?;
     moved.values().copied().max_by(f64::total_cmp).ok_or_else(|| BenchError::wrong("no partitions"))
 }
 
@@ -125,14 +125,15 @@ impl Load {
 fn produce(bootstrap: &str, topic: &str, from: u64, stop: &AtomicBool) -> Result<u64> {
     let producer = workload::producer(bootstrap)?;
     let mut value = String::with_capacity(VALUE_BYTES);
-    let mut events = Workload { records: u64::MAX }.events().skip(from as usize);
+    let mut events = Workload::of(u64::MAX).events().skip(from as usize);
     let begun = clock::now();
     let mut sent = 0;
     while !stop.load(Ordering::Acquire) {
         let due = (clock::since(begun).as_secs_f64() * PACE_PER_SECOND as f64) as u64;
         while sent < due {
             let Some(event) = events.next() else { break };
-            workload::send(&producer, topic, event, &mut value)?;
+            event.value(&mut value);
+            workload::send(&producer, topic, &event.entity_id(), &value)?;
             sent += 1;
         }
         producer.poll(Duration::from_millis(10));

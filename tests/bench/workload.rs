@@ -1,7 +1,8 @@
 //! The records of a run, made from their number alone: every part of the benchmark sees the same.
 //!
 //! Invoices with eight versions each, keyed by invoice; each fifth record is an event that was
-//! published before. A value is JSON of 1,024 bytes.
+//! published before. A value is JSON of 1,024 bytes. Where poison is asked for, a fifth of all records is cut
+//! off in the middle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +28,8 @@ const VERSIONS: u64 = 8;
 const SIDE_BY_SIDE: u64 = 2_000;
 /// One record of so many is a repeat.
 const REPEAT_EVERY: u64 = 5;
+/// Records that can be decided, before each that cannot.
+const POISON_AFTER: u64 = 4;
 /// How far back the repeated event may lie, in events.
 const REPEAT_BACK_MAX: u64 = 20_000;
 
@@ -94,10 +97,27 @@ impl Event {
 /// A number of records, always the same ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
+    /// Records that can be decided.
     pub(crate) records: u64,
+    /// After so many of them comes one that cannot be decoded, with a key of its own.
+    poison_after: Option<u64>,
 }
 
 impl Workload {
+    pub(crate) const fn of(records: u64) -> Self {
+        Self { records, poison_after: None }
+    }
+
+    /// The same records, and among all of them a fifth that cannot be decoded.
+    pub(crate) const fn with_poison(self) -> Self {
+        Self { poison_after: Some(POISON_AFTER), ..self }
+    }
+
+    /// Records that cannot be decoded.
+    pub(crate) fn poisoned(self) -> u64 {
+        self.poison_after.map_or(0, |after| self.records / after)
+    }
+
     /// The events of the records, in order; repeats included.
     pub(crate) fn events(self) -> impl Iterator<Item = Event> {
         let mut fresh: u64 = 0;
@@ -140,8 +160,13 @@ impl Workload {
         let produced = move || {
             let producer = producer(&bootstrap)?;
             let mut value = String::with_capacity(VALUE_BYTES);
-            for event in self.events() {
-                send(&producer, &name, event, &mut value)?;
+            for (number, event) in (1..).zip(self.events()) {
+                event.value(&mut value);
+                send(&producer, &name, &event.entity_id(), &value)?;
+                if self.poison_after.is_some_and(|after| number % after == 0) {
+                    value.truncate(VALUE_BYTES / 2);
+                    send(&producer, &name, &format!("poison_{number:09}"), &value)?;
+                }
             }
             producer.flush(Duration::from_secs(60))
         };
@@ -165,16 +190,14 @@ pub(crate) fn producer(bootstrap: &str) -> std::result::Result<BaseProducer, Kaf
         .create()
 }
 
-/// Sends the record of an event; waits while the queue is full.
+/// Sends one record; waits while the queue is full.
 pub(crate) fn send(
     producer: &BaseProducer,
     topic: &str,
-    event: Event,
-    value: &mut String,
+    key: &str,
+    value: &str,
 ) -> std::result::Result<(), KafkaError> {
-    event.value(value);
-    let key = event.entity_id();
-    let mut record = BaseRecord::to(topic).key(&key).payload(&*value);
+    let mut record = BaseRecord::to(topic).key(key).payload(value);
     loop {
         match producer.send(record) {
             Ok(()) => return Ok(()),
