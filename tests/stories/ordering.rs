@@ -185,6 +185,40 @@ async fn p15_a_provider_that_is_off_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_r31_an_outage_is_no_failure_of_each_effect_and_comes_back_gently() {
+    // Three attempts would be over in less than a second.
+    let effects = [charge(), note()].map(|mut effect| {
+        effect.replace("attempts: 20", "attempts: 3");
+        effect
+    });
+    let wiring = Wiring::invoices("outage").effects(effects);
+    let mut world = World::plan(wiring).start().await;
+    let worker = world.run().await;
+    world.provider_proxy.listener_off().await;
+    world.pay_many(1, 60, 2).await;
+    let open = "oncely_effect_circuit_open";
+    world
+        .until("both circuits open", async || world.workers[worker].metric(open, "").await == 2.0)
+        .await;
+    let tries = "SELECT sum(attempts)::bigint FROM oncely.effect";
+    let before = world.count(tries).await;
+    world.until("tries", async || world.count(tries).await >= before + 4).await;
+    world.provider.hold_answers();
+    world.provider_proxy.listener_on().await.unwrap();
+    // Of all that waits, one call of each effect meets the provider first.
+    world.provider.wait_held(2, BOUND).await.unwrap();
+    assert_eq!(world.effects_in("claimed").await, 2);
+    world.provider.release();
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 120, "nobody used up his attempts");
+    world.until("both closed", async || world.workers[worker].metric(open, "").await == 0.0).await;
+    let log = world.workers[worker].log();
+    assert_eq!(log.matches("circuit opened").count(), 2, "said once for each effect");
+    assert_eq!(log.matches("circuit closed").count(), 2);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r31_refused_credentials_stop_the_lane_and_reject_nothing() {
     let wiring = Wiring::invoices("halted").effects([charge(), hook()]);
     let mut world = World::plan(wiring).start().await;

@@ -324,6 +324,7 @@ pub struct EffectMetrics {
     held: Count,
     dead_letters: Count,
     taken_over: Count,
+    circuit_open: Level,
     /// Tokens in and out, of an effect that asks a model.
     tokens: Option<[Count; 2]>,
 }
@@ -356,6 +357,7 @@ impl EffectMetrics {
             held: families.effects_held.with([connector, effect]),
             dead_letters: families.dead_letters.with([connector, "effect_rejected"]),
             taken_over: families.effects_taken_over.with([connector, effect]),
+            circuit_open: families.effect_circuit_open.with([connector, effect]),
         }
     }
 
@@ -393,6 +395,11 @@ impl EffectMetrics {
             of_input.add(input);
             of_output.add(output);
         }
+    }
+
+    /// Whether one call at a time tries whether the provider is back.
+    pub fn circuit_open(&self, open: bool) {
+        self.circuit_open.set(u64::from(open));
     }
 
     pub fn taken_over(&self, times: u64) {

@@ -195,6 +195,10 @@ metrics! {
         "oncely_effects_orphaned", &["connector", "effect"],
         "Open effects that no connector file that runs has any more. Set by one replica.",
     ),
+    EffectCircuitOpen => gauge(
+        "oncely_effect_circuit_open", &["connector", "effect"],
+        "1 while this process tries one call at a time, since the provider does not answer or refuses us.",
+    ),
     EffectDuplicatesPrevented => counter(
         "oncely_effect_duplicates_prevented_total", &["connector"],
         "Effects that a repeat or another event owed again and that were not sent again.",

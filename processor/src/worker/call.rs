@@ -44,6 +44,15 @@ impl How {
         let text = "the call panicked; the log names the place".to_owned();
         Self::Attempted(Attempt { outcome: Outcome::Unknown, status: None, text })
     }
+
+    /// The status code of the answer, if there was one that has it.
+    pub(super) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Attempted(attempt) => attempt.status,
+            Self::LookedUp(looked_up) => looked_up.status,
+            Self::Unsent | Self::Refused(_) | Self::Held(_) => None,
+        }
+    }
 }
 
 /// Sends a claimed effect once, or asks for it once.

@@ -1,4 +1,4 @@
-//! Lanes: one per effect of a connector, with its free slots, its rate, and whether it is halted.
+//! Lanes: one per effect of a connector, with its free slots, its rate, and its circuit.
 //!
 //! A claim is made only into a free slot, so what is claimed is about to be sent.
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use oncely_connectors::effect::performer::Performer;
 use oncely_core::connector::{CallRule, Limits, Rate};
+use oncely_core::effect::circuit::{Cause, Circuit, OUTAGE_AFTER, Sign, Turned};
 use oncely_core::effect::lookup::Finding;
 use oncely_core::effect::next::{HALT_MS, Policy};
 use oncely_core::effect::outcome::OutcomeClass;
@@ -35,6 +36,7 @@ pub(super) struct Lane {
     /// Every answer is paid for, and says what it took.
     pub(super) asks_model: bool,
     limits: Limits,
+    made: Moment,
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
     backlog: AtomicBool,
@@ -48,7 +50,7 @@ struct State {
     /// Claims of what came next in its order, since one was passed over.
     next: u32,
     tokens: Tokens,
-    halted_until: Option<Moment>,
+    circuit: Circuit,
     closed: bool,
 }
 
@@ -72,20 +74,21 @@ impl Lane {
             timeout_ms: call.timeout.total_ms,
             asks_model: call.model.is_some(),
             limits: call.limits,
+            made: clock::now(),
             state: Mutex::new(State {
                 in_use: 0,
                 settling: 0,
                 next: 0,
                 tokens: Tokens::full(call.limits.rate),
-                halted_until: None,
+                // The endpoints of webhooks are of many owners: one that is gone stops no other.
+                circuit: Circuit::new(Endpoints::of(call).is_none(), HALT_MS),
                 closed: false,
             }),
             backlog: AtomicBool::new(true),
         }
     }
 
-    /// Takes up to `want` free slots, as far as the rate allows; gives how many. After a halt one
-    /// call at a time is tried, until one is answered as it should be.
+    /// Takes up to `want` free slots, as far as rate and circuit allow; gives how many.
     pub(super) fn reserve(&self, want: usize) -> usize {
         self.reserve_beside(want, 0)
     }
@@ -115,13 +118,8 @@ impl Lane {
         if state.closed {
             return 0;
         }
-        let mut free = self.limits.concurrency.saturating_sub(state.in_use).saturating_sub(left);
-        if let Some(until) = state.halted_until {
-            if clock::now() < until {
-                return 0;
-            }
-            free = free.min(1_u32.saturating_sub(state.in_use));
-        }
+        let calls = state.circuit.calls(self.limits.concurrency, self.now_ms());
+        let free = calls.saturating_sub(state.in_use).saturating_sub(left);
         let want = u32::try_from(want).unwrap_or(u32::MAX).min(free);
         let taken = state.tokens.take(want);
         state.in_use = state.in_use.saturating_add(taken);
@@ -137,18 +135,13 @@ impl Lane {
     /// A call is over: its slot is free, before the outcome is on record, so that settling takes no part
     /// of the limit. What it says of the lane is taken in first.
     pub(super) fn ended(&self, key: Key, how: &How) {
-        match how {
-            How::Attempted(attempt) => match attempt.outcome.class() {
-                OutcomeClass::Halted => self.halt(key, attempt.status),
-                OutcomeClass::Done | OutcomeClass::Rejected => self.unhalt(),
-                OutcomeClass::NotApplied | OutcomeClass::Throttled | OutcomeClass::Unknown => {}
-            },
-            How::LookedUp(looked_up) => match looked_up.finding {
-                Finding::Halted => self.halt(key, looked_up.status),
-                Finding::Found(_) | Finding::NotFound | Finding::Undecided => self.unhalt(),
-                Finding::Unanswered { .. } | Finding::Unaskable => {}
-            },
-            How::Unsent | How::Refused(_) | How::Held(_) => {}
+        if let Some(sign) = sign(how) {
+            let (now_ms, draw) = (self.now_ms(), super::draw());
+            let limit = self.limits.concurrency;
+            let turned = self.state().circuit.ended(sign, limit, now_ms, draw);
+            if let Some(turned) = turned {
+                self.tell(turned, key, how);
+            }
         }
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(1);
@@ -169,29 +162,42 @@ impl Lane {
         state.tokens.give_back(slots);
     }
 
-    /// Stops claiming until the configuration may have been mended. Said once, however many calls
-    /// find it so.
-    fn halt(&self, key: Key, status_code: Option<u16>) {
-        let until = clock::now().checked_add(Duration::from_millis(HALT_MS));
-        if std::mem::replace(&mut self.state().halted_until, until).is_none() {
-            tracing::error!(
-                effect = &*self.name,
+    /// Said once, however many calls find it so.
+    fn tell(&self, turned: Turned, key: Key, how: &How) {
+        let (effect, look) = (&*self.name, super::prepared::look(key));
+        let status_code = how.status();
+        match turned {
+            Turned::Off(Cause::Refusal) => tracing::error!(
+                effect,
                 status_code,
-                look = super::prepared::look(key),
+                look,
                 "effect halted: the provider refuses credentials or configuration; one call at a \
                  time tries whether they were mended"
-            );
+            ),
+            Turned::On(Cause::Refusal) => {
+                tracing::info!(effect, "effect goes on: credentials and configuration are right");
+            }
+            Turned::Off(Cause::Outage) => tracing::warn!(
+                effect,
+                status_code,
+                look,
+                failures_in_a_row = OUTAGE_AFTER,
+                "circuit opened: the provider does not answer; one call at a time tries whether it \
+                 is back, and what waits keeps its attempts"
+            ),
+            Turned::On(Cause::Outage) => {
+                tracing::info!(effect, "circuit closed: the provider answers; calls grow from one");
+            }
         }
     }
 
-    /// A call was answered in a way that shows the configuration to be right.
-    fn unhalt(&self) {
-        if self.state().halted_until.take().is_some() {
-            tracing::info!(
-                effect = &*self.name,
-                "effect goes on: credentials and configuration are right"
-            );
-        }
+    /// Why calls do not go through, if they do not.
+    pub(super) fn open(&self) -> Option<Cause> {
+        self.state().circuit.open()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(clock::since(self.made).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Nothing is claimed any more: the process is ending.
@@ -209,6 +215,25 @@ impl Lane {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the end of a call says of its provider; `None`: nothing was sent to it.
+fn sign(how: &How) -> Option<Sign> {
+    match how {
+        How::Attempted(attempt) => Some(match attempt.outcome.class() {
+            OutcomeClass::Done | OutcomeClass::Rejected => Sign::Answered,
+            OutcomeClass::Throttled => Sign::Throttled,
+            OutcomeClass::NotApplied | OutcomeClass::Unknown => Sign::Failed,
+            OutcomeClass::Halted => Sign::Refused,
+        }),
+        How::LookedUp(looked_up) => match looked_up.finding {
+            Finding::Found(_) | Finding::NotFound | Finding::Undecided => Some(Sign::Answered),
+            Finding::Unanswered { .. } => Some(Sign::Failed),
+            Finding::Halted => Some(Sign::Refused),
+            Finding::Unaskable => None,
+        },
+        How::Unsent | How::Refused(_) | How::Held(_) => None,
     }
 }
 
@@ -258,8 +283,8 @@ mod tests {
     #[test]
     fn of_nine_slots_one_goes_to_what_has_waited() {
         let tokens = Tokens::full(None);
-        let mut state =
-            State { in_use: 0, settling: 0, next: 0, tokens, halted_until: None, closed: false };
+        let circuit = Circuit::new(true, HALT_MS);
+        let mut state = State { in_use: 0, settling: 0, next: 0, tokens, circuit, closed: false };
         let over: Vec<bool> = (0..27).map(|_| state.passes_over()).collect();
         assert_eq!(over.iter().filter(|over| **over).count(), 3);
         assert_eq!(over.iter().position(|over| *over), Some(8));

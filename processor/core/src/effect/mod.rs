@@ -1,5 +1,6 @@
 //! Effects: what is owed, what was seen, and what follows from it.
 
+pub mod circuit;
 pub mod lookup;
 pub mod next;
 pub mod order;

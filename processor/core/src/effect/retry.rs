@@ -62,8 +62,13 @@ impl Retry {
 
     /// The longest wait after the attempt numbered `attempt` (1 is the first).
     pub fn ceiling_ms(&self, attempt: u32) -> u64 {
+        Self::ceiling(self.base_ms, self.cap_ms, attempt)
+    }
+
+    /// `base_ms`, doubled after each attempt but the first, up to `cap_ms`.
+    pub(super) fn ceiling(base_ms: u64, cap_ms: u64, attempt: u32) -> u64 {
         let doublings = attempt.saturating_sub(1).min(63);
-        self.base_ms.saturating_mul(1_u64 << doublings).min(self.cap_ms)
+        base_ms.saturating_mul(1_u64 << doublings).min(cap_ms)
     }
 
     /// The wait after attempt number `attempt`: full jitter, from 1 ms up to the ceiling

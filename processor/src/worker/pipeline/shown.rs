@@ -43,6 +43,11 @@ impl Pipeline {
         }
         self.show_partitions();
         let metrics = &self.shared.metrics;
+        for lane in self.shared.lanes.iter().flatten() {
+            if let Some(effect) = metrics.effect(lane.rule) {
+                effect.circuit_open(lane.open().is_some());
+            }
+        }
         if let Some(up) = self.handle.broker_up() {
             self.health.brokers(&self.shared.connector.name, up);
             if up {
