@@ -42,11 +42,12 @@ async fn two_events_share_one_effect_or_contradict() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d6_b46_b17_what_the_database_refuses_is_found_and_the_batch_goes_on() {
-    // A NUL that comes into a text of a table by a template.
+    // A NUL that comes into a text by a template, and a rule that only the database knows.
     let mut memo = usage();
     memo.replace(r#"metric: "events""#, r#"metric: "memo {{ event.data.memo }}""#);
     let wiring = Wiring::invoices("refused").effects([memo, hook()]);
     let mut world = World::plan(wiring).partitions(1).start().await;
+    world.sql("ALTER TABLE oncely.ledger ADD CHECK (metric NOT LIKE '%spoilt%')").await;
     let with_memo = |number: usize, memo: &str| {
         let event = Event::paid(&World::invoice(number), 1);
         let mut json = event.json();
@@ -54,10 +55,14 @@ async fn d6_b46_b17_what_the_database_refuses_is_found_and_the_batch_goes_on() {
         (event, Record::of(json.to_string()))
     };
     for number in 1..=60 {
-        let spoilt = number % 20 == 7;
-        let (event, record) = with_memo(number, if spoilt { "a\u{0}b" } else { "fine" });
-        if spoilt {
-            world.produce(&record, None, Fate::Parked(REFUSED)).await;
+        let (memo, refused) = match number % 20 {
+            7 => ("a\u{0}b", Some("expression_failed")),
+            13 => ("spoilt", Some(REFUSED)),
+            _ => ("fine", None),
+        };
+        let (event, record) = with_memo(number, memo);
+        if let Some(reason) = refused {
+            world.produce(&record, None, Fate::Parked(reason)).await;
         } else {
             world.owe_all(&event.invoice);
             world.produce(&record, Some(&event.id), Fate::Applied).await;
