@@ -178,6 +178,14 @@ CREATE INDEX effect_blocked ON oncely.effect (connector) WHERE status = 'waiting
 CREATE INDEX effect_held ON oncely.effect (lane) WHERE status = 'held';
 CREATE INDEX effect_age ON oncely.effect USING brin (created_at);
 
+-- Effects that undo others, whether there was something to undo or not.
+CREATE TABLE oncely.compensation (
+    effect uuid NOT NULL PRIMARY KEY,
+    undoes uuid NOT NULL,
+    CHECK (effect <> undoes)
+);
+CREATE INDEX compensation_undoes ON oncely.compensation (undoes);
+
 -- Attempts and look-ups; a first attempt that succeeds lives in its effect's own row alone. Also the
 -- place of evidence: what a stale owner saw.
 CREATE TABLE oncely.attempt (

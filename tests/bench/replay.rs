@@ -128,6 +128,7 @@ fn plans(connector: &Connector, partition: i32, events: &[(i64, Event)]) -> Resu
                 event,
                 scope: Scope { event: Some(value), ..Scope::default() },
                 place: Place { source: SOURCE, partition, offset: *offset },
+                age_ms: None,
             })
             .collect();
         let event_keys: BTreeSet<Key> = inputs.iter().map(|input| input.event.key).collect();

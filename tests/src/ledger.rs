@@ -49,6 +49,8 @@ pub enum Ending {
     Unwanted,
     /// Done, and paid for twice: a person, or the file, had it done again without knowing how the first ended.
     Again,
+    /// Done, and done once more as a new generation that a person asked for.
+    Twice,
     /// Waits behind one that is held: never applied so far.
     Blocked,
 }

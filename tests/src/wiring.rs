@@ -187,6 +187,23 @@ message:
     )
 }
 
+/// The charge is taken back when the invoice is voided.
+pub fn refund() -> EffectLines {
+    EffectLines::call(
+        "refund",
+        "/v1/refunds",
+        r#"type: billing
+when: entered("voided")
+compensate: charge
+key: event.data.invoice
+request:
+  url: "{provider}/v1/refunds"
+  form: { charge: "{{ effects.charge.charge_id }}", reason: "{{ event.data.invoice }}" }
+record: { refund_id: response.json.id }
+on_unknown: retry_same_key"#,
+    )
+}
+
 /// A line of the usage ledger.
 pub fn usage() -> EffectLines {
     EffectLines::new(
@@ -285,7 +302,7 @@ impl Wiring {
             start: "earliest",
             protocol: "classic",
             decode: "{ format: json }",
-            matches: r#"event.type in ["invoice.paid", "invoice.past_due"]"#,
+            matches: r#"event.type in ["invoice.paid", "invoice.past_due", "invoice.voided"]"#,
             identity: "{ tenant: event.account, id: event.id, \
                        fingerprint: [event.type, event.data.amount, event.data.currency] }",
             state_key: "event.data.invoice",
@@ -329,6 +346,7 @@ state:
   transitions:
     - {{ from: open, to: past_due, if: '{kind} == "invoice.past_due"' }}
     - {{ from: [open, past_due], to: paid, if: '{kind} == "invoice.paid"' }}
+    - {{ from: [open, past_due, paid], to: voided, if: '{kind} == "invoice.voided"' }}
 failure: {{ offset_wait: {offset_wait}{dead_letter} }}
 retention: {{ dedupe: 30d }}
 "#

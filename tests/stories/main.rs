@@ -16,6 +16,7 @@
 mod broken;
 mod chaos;
 mod checking;
+mod compensation;
 mod crashes;
 mod deadletters;
 mod leases;
@@ -29,6 +30,7 @@ mod profiles;
 mod publishing;
 mod rebalances;
 mod repeats;
+mod replays;
 mod reports;
 mod running;
 mod sharing;

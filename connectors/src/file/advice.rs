@@ -98,11 +98,7 @@ const WORDS: [(&str, &str); 3] = [
 ];
 
 /// Fields of the language that this version refuses, and what can be done instead.
-const FIELDS: [(&str, &str); 11] = [
-    (
-        "compensate",
-        "remove it; what undoes an effect can be a connector on the event that asks for it",
-    ),
+const FIELDS: [(&str, &str); 10] = [
     ("on_status", "remove it; the type of the effect says what each status means"),
     ("schedule", "use `backoff: 5s..24h` with `max_elapsed`"),
     ("per_tenant", "use `rate` and `concurrency`, which hold for all tenants together"),

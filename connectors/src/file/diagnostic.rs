@@ -124,6 +124,8 @@ codes! {
     ConnectorTaken = "E051",
     /// A call that may take longer than a stop waits for it.
     OutlivesGrace = "E052",
+    /// An effect that cannot be undone by another as it is written.
+    Compensation = "E053",
     /// Part of the language, but not of this version.
     NotYet = "E060",
     /// A variable that has no value here.

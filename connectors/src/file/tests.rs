@@ -4,12 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 9] = [
+const EXAMPLES: [&str; 10] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
     "llm-run.yaml",
     "order-placed-http.yaml",
+    "order-refund.yaml",
     "order-shipped-publish.yaml",
     "order-shipped-webhook.yaml",
     "payout-requested.yaml",

@@ -69,6 +69,7 @@ impl Connector {
         }
         for rule in &self.effects {
             exprs.extend(rule.when.iter().chain(&rule.key));
+            exprs.extend(rule.compensates.iter().flat_map(|undone| &undone.key));
             match &rule.body {
                 EffectBody::Call(call) => {
                     call.request.for_each_read(visit);
@@ -218,6 +219,8 @@ pub struct EffectRule {
     pub key: Vec<Expr>,
     /// Indexes in [`Connector::effects`] of those that must be done first.
     pub after: Vec<usize>,
+    /// What it undoes.
+    pub compensates: Option<Compensation>,
     pub on_stale: OnStale,
     pub body: EffectBody,
 }
@@ -230,6 +233,15 @@ impl EffectRule {
             EffectBody::Ledger(line) => line.waits,
         }
     }
+}
+
+/// An effect of an earlier event of the same entity that another one undoes.
+#[derive(Debug)]
+pub struct Compensation {
+    /// Index in [`Connector::effects`] of the effect that is undone.
+    pub effect: usize,
+    /// That effect's own key parts, as the event that asks for it to be undone has them.
+    pub key: Vec<Expr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

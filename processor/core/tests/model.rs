@@ -42,6 +42,7 @@ fn connector() -> Connector {
         when: None,
         key: vec![expr(key)],
         after: Vec::new(),
+        compensates: None,
         on_stale: OnStale::Skip,
         body: EffectBody::Call(Box::new(CallRule {
             kind: "http",
@@ -154,6 +155,7 @@ impl Database {
                 event,
                 scope: *scope,
                 place: Place { source: 1, partition: 0, offset: i64::try_from(*offset).unwrap() },
+                age_ms: None,
             })
             .collect();
         let plan = decide(connector, &inputs, self.known.clone());

@@ -156,6 +156,11 @@ pub(super) const fn explanation(code: Code) -> &'static str {
              then ends. A call that may take longer is cut off at every deployment, and its outcome is \
              unknown: it is repeated, asked for or held, as its rule says."
         }
+        Code::Compensation => {
+            "`compensate` names an effect of an earlier event of the same entity, and this one undoes it once \
+             it is known to be done. That needs a `state` block, whose versions say what came first, and an \
+             effect that cannot come later than what undoes it."
+        }
         Code::NotYet => {
             "It is part of the language, but this version does nothing with it, and refuses it: a \
              rule that silently does not hold is worse. The finding says what to use instead. \

@@ -144,7 +144,9 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
     let inputs: Vec<Input<'_>> = read
         .iter()
         .filter_map(|read| match read {
-            Read::In { event, scope, place } => Some(Input { event, scope: *scope, place: *place }),
+            Read::In { event, scope, place } => {
+                Some(Input { event, scope: *scope, place: *place, age_ms: None })
+            }
             Read::Out(_) => None,
         })
         .collect();

@@ -14,12 +14,15 @@ mod explain;
 mod help;
 mod load;
 mod migrate;
+mod moment;
 mod outbox;
 mod parked;
 mod print;
 mod progress;
 mod prove;
 mod redrive;
+mod replay;
+mod rewind;
 mod run;
 mod schema;
 mod test;
@@ -181,6 +184,33 @@ Examples:
   oncely progress accept --group g --topic invoices --all --at earliest --reason INC-7"
     )]
     Progress(progress::Progress),
+    /// Replay events that are on record, by id or by time
+    #[command(after_help = "\
+An event keeps its id: what it owes and is on record is never run by a replay. `--effects` says more:
+  skip         the default: nothing runs
+  missing      what the file owes as it is now, and is not on record: an effect that was added later
+  rerun=ID     that effect once more, as a new generation under a key of its own; once for each
+               --request, and only after the original has come to its end
+What is added keeps the order of its entity: later events wait for it. It has an audit row for each
+event. Without --yes the counts are shown first; --dry-run only shows them.
+
+Examples:
+  oncely replay invoice-paid --id in_1009:invoice.paid --tenant acct_7 --reason INC-7
+  oncely replay invoice-paid --from 2026-11-01 --effects missing --reason INC-7 --dry-run
+  oncely replay invoice-paid --id in_1009:invoice.paid --tenant acct_7 \\
+      --effects rerun=receipt --request INC-7 --reason 'the mail was lost'")]
+    Replay(replay::Replay),
+    /// Read a connector's topics once more from an earlier place; a preview, unless --yes is given
+    #[command(after_help = "\
+The position goes back and gets a new epoch; processors that run notice within seconds. Records whose id
+is on record are absorbed as repeats; what is not on record runs. A position never goes forward by
+this, so no record is passed over. An event older than `retention.dedupe` is set aside, not run.
+
+Examples:
+  oncely rewind invoice-paid --to 2026-11-01T00:00Z --reason INC-7
+  oncely rewind invoice-paid --to 2h --reason INC-7 --yes
+  oncely rewind invoice-paid --topic invoices --partition 3 --to 118 --reason INC-7 --yes")]
+    Rewind(rewind::Rewind),
     /// See endpoints of webhooks that said that they are gone, and enable them again
     #[command(
         subcommand,
@@ -255,6 +285,8 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Quarantine(quarantine) => asked(quarantine.run(context)),
         Command::Outbox(outbox) => asked(outbox.run(context)),
         Command::Progress(progress) => asked(progress.run(context)),
+        Command::Replay(replay) => asked(replay.run(context)),
+        Command::Rewind(rewind) => asked(rewind.run(context)),
         Command::Webhooks(webhooks) => asked(webhooks.run(context)),
     }
 }

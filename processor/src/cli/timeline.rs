@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, NaiveDate, Utc};
 use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
 
 use super::answer::{counted, shown};
 use super::effects::{ORPHANED, halted};
 use crate::store::admin::audit::Entry as AuditEntry;
+use crate::store::admin::compensations::{Pair, Side};
 use crate::store::admin::effects::{AttemptRow, EffectRow};
 use crate::store::admin::events::{History, InboxRow, LedgerRow, ParkedEntry};
 use crate::store::admin::parked::Origin;
@@ -52,6 +54,7 @@ pub(super) fn timeline(history: &History) -> Timeline {
         let attempts = history.attempts.iter().filter(|attempt| attempt.effect == effect.key);
         entries.extend(tried(effect, &attempts.collect::<Vec<_>>()));
     }
+    entries.extend(history.pairs.iter().flat_map(|pair| undone(pair, history)));
     entries.extend(history.parked.iter().map(parked));
     entries.extend(history.inbox.iter().filter_map(repeated));
     entries.extend(history.audit.iter().map(|entry| by_hand(entry, &history.effects)));
@@ -59,6 +62,29 @@ pub(super) fn timeline(history: &History) -> Timeline {
     entries.sort_by_key(|entry| (entry.at.is_none(), entry.at));
     let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
     Timeline { entries, verdict: verdict(history), open }
+}
+
+/// How the two stand, from the side of each effect that is this event's.
+fn undone(pair: &Pair, history: &History) -> Vec<Entry> {
+    let is_mine = |key: Key| history.effects.iter().any(|effect| effect.key == key);
+    let line = |what: &str, does: &str, other: &Side| {
+        let detail = format!("{does} {} of {}", other.name, shown(&other.business_id));
+        entry(None, what, detail, &other.status.to_uppercase())
+    };
+    let mut entries = Vec::new();
+    if is_mine(pair.effect.key) {
+        entries.push(match &pair.undone {
+            Some(undone) => line(&pair.effect.name, "undoes", undone),
+            None => {
+                let detail = "undoes what was never owed, or is forgotten";
+                entry(None, &pair.effect.name, detail, "")
+            }
+        });
+    }
+    if let Some(mine) = pair.undone.as_ref().filter(|_| is_mine(pair.undoes)) {
+        entries.push(line(&mine.name, "undone by", &pair.effect));
+    }
+    entries
 }
 
 /// Whether it stands in the usage ledger, which tells more of it.

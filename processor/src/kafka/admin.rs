@@ -78,8 +78,8 @@ pub struct Admin {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    limit: Duration,
+pub(super) struct Inner {
+    pub(super) limit: Duration,
     admin: AdminClient<Quiet>,
     /// Reads offsets and single records. Assigns itself; one question at a time.
     reader: Mutex<BaseConsumer<Quiet>>,
@@ -334,7 +334,7 @@ impl Admin {
     }
 
     /// Runs a blocking question on a thread of its own.
-    async fn ask<T: Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         asked: &'static str,
         question: impl FnOnce(&Inner) -> Result<T, KafkaError> + Send + 'static,
@@ -350,7 +350,7 @@ impl Admin {
 }
 
 impl Inner {
-    fn reader(&self) -> std::sync::MutexGuard<'_, BaseConsumer<Quiet>> {
+    pub(super) fn reader(&self) -> std::sync::MutexGuard<'_, BaseConsumer<Quiet>> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -209,13 +209,13 @@ impl Poll<'_> {
     fn apply_starts(&self, requests: &Requests, group: &mut Group) {
         for (assignment, start) in &requests.starts {
             let Some(slot) = group.slots.by_assignment(*assignment) else { continue };
-            let state = match (slot.state, start) {
-                (State::Waiting | State::OutOfRange | State::Stopped, Some(offset)) => {
+            // One that is fetched is begun anew: the stop before it may not have been seen here.
+            let state = match start {
+                Some(offset) => {
                     slot.next = *offset;
                     State::Ready
                 }
-                (_, None) => State::Stopped,
-                (State::Ready | State::Fetching, Some(_)) => continue,
+                None => State::Stopped,
             };
             let with_client = slot.state.is_with_client();
             slot.state = state;

@@ -9,9 +9,11 @@ mod write;
 
 pub(super) use load::load_open_named;
 pub use load::{
-    effect_statuses, load_effects, load_entities, load_inbox, load_ledger, load_open, lock_entities,
+    effect_statuses, load_effects, load_entities, load_inbox, load_ledger, load_open,
+    lock_entities, now_ms,
 };
 pub use records::{ParkedRecord, PayloadRecord, write_parked, write_payloads};
 pub use write::{
-    Chosen, Fenced, Written, write_effects, write_entities, write_inbox, write_lines, write_repeats,
+    Chosen, Fenced, Written, write_compensations, write_effects, write_entities, write_inbox,
+    write_lines, write_repeats,
 };

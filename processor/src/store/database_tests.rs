@@ -95,6 +95,7 @@ fn owing(event: u8, effects: &[u8], new: &[u8]) -> Plan {
             business_id: "b".into(),
             request_hash: key(*effect),
             request: None,
+            undoes: None,
             after: Vec::new(),
             turn: Turn::Ready,
         };
@@ -152,17 +153,17 @@ async fn an_effect_is_remembered_as_long_as_any_event_that_owes_it() {
     assert_eq!(write(c, &owing(2, &[0x11, 0x12], &[0x12])).await, Written::All);
     assert_eq!(world.effects().await, "10x1 11x2 12x1");
     world.age(&[1]).await;
-    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10, &[]).await.unwrap(), 1);
     assert_eq!(world.effects().await, "11x1 12x1", "the shared one is not forgotten");
     assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "2");
 
     // A third event finds it and shares it; it goes with the last owner, whoever that is.
     assert_eq!(write(c, &owing(3, &[0x11], &[])).await, Written::All);
     world.age(&[3]).await;
-    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10, &[]).await.unwrap(), 1);
     assert_eq!(world.effects().await, "11x1 12x1");
     world.age(&[2]).await;
-    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 1);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10, &[]).await.unwrap(), 1);
     assert_eq!(world.effects().await, "");
     assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "0");
     assert_eq!(write(c, &owing(4, &[0x11], &[])).await, Written::LostRace, "it is gone");
@@ -178,7 +179,7 @@ async fn owners_of_one_batch_and_of_one_slice_are_counted_each() {
     assert_eq!(write(c, &both).await, Written::All);
     assert_eq!(world.effects().await, "11x2");
     world.age(&[1, 2]).await;
-    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10).await.unwrap(), 2);
+    assert_eq!(sweep::remove(c, Expired::Closed, 1, RETENTION_MS, 10, &[]).await.unwrap(), 2);
     assert_eq!(world.effects().await, "");
 }
 
@@ -191,7 +192,7 @@ async fn an_event_that_shares_an_effect_while_retention_runs_keeps_it() {
     let mut sharing = connection.begin().await.unwrap();
     assert_eq!(write(&mut sharing, &owing(2, &[0x11], &[])).await, Written::All);
     let mut other = world.connect().await;
-    let removing = sweep::remove(&mut other, Expired::Closed, 1, RETENTION_MS, 10);
+    let removing = sweep::remove(&mut other, Expired::Closed, 1, RETENTION_MS, 10, &[]);
     let committing = async {
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         while world.text(waits).await == "0" {

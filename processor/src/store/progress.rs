@@ -1,5 +1,7 @@
 //! Positions: how far a group is, in Postgres, which decides.
 
+use std::collections::BTreeMap;
+
 use oncely_core::progress::Witness;
 use sqlx::{PgConnection, query_file};
 use uuid::Uuid;
@@ -27,6 +29,9 @@ pub struct Row {
     /// Why nothing is fetched until a person accepts.
     pub stopped: Option<String>,
 }
+
+/// By topic, topic id and partition.
+pub type Epochs = BTreeMap<(String, String, i32), i64>;
 
 /// A position to be raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +65,18 @@ pub async fn load(connection: &mut PgConnection, topic: &Topic) -> Result<Vec<Ro
             stopped: row.stopped,
         })
         .collect())
+}
+
+/// The epochs of a group's partitions, by topic, topic id and partition.
+pub async fn epochs(
+    connection: &mut PgConnection,
+    group: &str,
+    cluster_id: &str,
+) -> Result<Epochs> {
+    let rows = query_file!("src/store/sql/progress_epochs.sql", group, cluster_id)
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(|row| ((row.topic, row.topic_id, row.partition), row.epoch)).collect())
 }
 
 /// Makes the row of a partition, unless there is one.

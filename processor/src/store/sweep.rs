@@ -131,13 +131,15 @@ pub enum Expired {
     Results,
 }
 
-/// Removes a slice of what is older than the retention; gives how many rows it took.
+/// Removes a slice of what is older than the retention; gives how many rows it took. Results of `undoable`
+/// effects stay as long as these.
 pub async fn remove(
     connection: &mut PgConnection,
     expired: Expired,
     connector: i32,
     retention_ms: u64,
     limit: i64,
+    undoable: &[String],
 ) -> Result<u64> {
     let kept = millis(retention_ms);
     let query = match expired {
@@ -154,7 +156,7 @@ pub async fn remove(
             query_file!("src/store/sql/retention_outbox.sql", connector, kept, limit)
         }
         Expired::Results => {
-            query_file!("src/store/sql/retention_results.sql", connector, kept, limit)
+            query_file!("src/store/sql/retention_results.sql", connector, kept, limit, undoable)
         }
     };
     Ok(query.execute(connection).await?.rows_affected())

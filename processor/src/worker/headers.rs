@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::kafka::Header;
 
 /// The stored form.
-pub(super) fn encode(headers: &[Header]) -> Vec<u8> {
+pub fn encode(headers: &[Header]) -> Vec<u8> {
     if headers.is_empty() {
         return b"[]".to_vec();
     }

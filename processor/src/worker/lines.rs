@@ -147,7 +147,12 @@ fn line(shared: &Shared, held: &Held, sources: &Sources) -> Result<LedgerNew, St
         return Err("the effect is no line of the ledger any more".to_owned());
     };
     let whose = (held.claim.event, &*held.claim.tenant);
-    in_scope(&shared.connector, held, sources, |scope| {
+    let line = in_scope(&shared.connector, held, sources, |scope| {
         ledger_line(rule, held.rule, body, whose, scope).map_err(|refusal| refusal.detail)
-    })
+    })?;
+    // The database refuses it, and here nobody looks for the one line that it refuses.
+    if [&line.account, &line.metric].iter().any(|text| text.contains('\0')) {
+        return Err("its account or its metric contains NUL".to_owned());
+    }
+    Ok(line)
 }

@@ -33,9 +33,11 @@ pub(super) fn unsent(message: Message) -> Vec<Ended> {
     let claimed = match message {
         Message::Claimed(claimed) => claimed,
         Message::Written { report, .. } => report.claimed,
-        Message::Started(_) | Message::LetGo(_) | Message::Topics(_) | Message::Kept(_) => {
-            Vec::new()
-        }
+        Message::Started(_)
+        | Message::LetGo(_)
+        | Message::Topics(_)
+        | Message::Epochs(_)
+        | Message::Kept(_) => Vec::new(),
     };
     let unsent = |held| Ended { held, how: How::Unsent, took: Duration::ZERO };
     claimed.into_iter().map(unsent).collect()

@@ -66,7 +66,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use self::claims::Held;
-pub use self::headers::decode as read_headers;
+pub use self::headers::{decode as read_headers, encode as write_headers};
 use self::keeper::Positions;
 use self::lane::Lane;
 pub use self::parked::{is_unreadable, reasons};
@@ -75,6 +75,7 @@ use self::report::Report;
 pub use self::run::RunError;
 use self::start::Started;
 use crate::config;
+use crate::store::progress::Epochs;
 use crate::store::settle::LaneLock;
 use crate::telemetry::{BusinessId, ConnectorMetrics, Metrics, Outage};
 
@@ -131,6 +132,8 @@ enum Message {
     LetGo(Vec<Key>),
     /// The ids of the topics as the cluster has them now.
     Topics(HashMap<String, Uuid>),
+    /// The epochs of the group's partitions as they are on record.
+    Epochs(Epochs),
     /// Positions that are durable and may be committed.
     Kept(Positions),
 }

@@ -5,6 +5,7 @@
 
 mod drain;
 mod intake;
+mod rewound;
 mod shown;
 mod silence;
 
@@ -300,6 +301,7 @@ impl Pipeline {
                 self.touch.answered(self.handle.broker_up(), clock::now());
                 self.compare(&topics);
             }
+            Message::Epochs(epochs) => self.follow(&epochs),
             Message::Kept(positions) => self.kept(positions),
         }
     }

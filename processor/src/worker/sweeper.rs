@@ -22,11 +22,11 @@ use crate::clock::{self, Moment};
 use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::store::claim;
-use crate::store::lease;
 use crate::store::parked;
 use crate::store::settle;
 use crate::store::sweep::{self, Expired, Takeover};
 use crate::store::{self, Session, StoreError, register};
+use crate::store::{lease, progress};
 use crate::task::Stopped;
 
 /// How often due effects are looked for.
@@ -237,6 +237,10 @@ impl Sweeper {
         if parked::is_any_wanted(self.session.connection().await?, id).await? {
             self.shared.redrive.notify_one();
         }
+        let (group, cluster_id) = (&self.shared.connector.source.group, &self.shared.cluster_id);
+        let connection = self.session.connection().await?;
+        let epochs = progress::epochs(connection, group, cluster_id).await?;
+        self.pipeline.send(Message::Epochs(epochs));
         if self.lease.may_judge(self.shared.timing.lease) {
             let judge = self.lease.worker();
             let connection = self.session.connection().await?;
@@ -346,12 +350,20 @@ impl Sweeper {
         let kept = shared.connector.retention;
         let id = shared.connector_id;
         let connection = self.session.connection().await?;
-        sweep::remove(connection, Expired::Closed, id, kept.dedupe_ms, SLICE).await?;
-        sweep::remove(connection, Expired::Payloads, id, kept.payloads_ms, SLICE).await?;
-        sweep::remove(connection, Expired::Results, id, kept.payloads_ms, SLICE).await?;
-        sweep::remove(connection, Expired::Parked, id, kept.payloads_ms, SLICE).await?;
+        let effects = &shared.connector.effects;
+        let undone = effects.iter().filter_map(|rule| rule.compensates.as_ref());
+        let undone = undone.filter_map(|undone| effects.get(undone.effect));
+        let undoable: Vec<String> = undone.map(|rule| rule.id.to_string()).collect();
+        for (expired, kept_ms) in [
+            (Expired::Closed, kept.dedupe_ms),
+            (Expired::Payloads, kept.payloads_ms),
+            (Expired::Results, kept.payloads_ms),
+            (Expired::Parked, kept.payloads_ms),
+        ] {
+            sweep::remove(connection, expired, id, kept_ms, SLICE, &undoable).await?;
+        }
         if super::outbox::is_used(&shared.connector) {
-            sweep::remove(connection, Expired::Outbox, id, kept.payloads_ms, SLICE).await?;
+            sweep::remove(connection, Expired::Outbox, id, kept.payloads_ms, SLICE, &[]).await?;
         }
         Ok(())
     }

@@ -259,7 +259,7 @@ impl Writer {
         }
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
-        let events: Vec<Input<'_>> = inputs.iter().map(|(_, input)| *input).collect();
+        let events = aged(&mut tx, &shared.connector, inputs).await?;
         let mut plan = decide::decide(&shared.connector, &events, known);
         for (entity, version) in was {
             if let Some(write) = plan.entities.get_mut(&entity) {
@@ -299,6 +299,29 @@ impl Writer {
         shared.metrics.stage(Stage::Write, clock::since(begun));
         Ok((plan, claimed, numbers))
     }
+}
+
+/// The events, with their age where one may be older than ids are remembered. This process's clock only says
+/// when to ask, half of that early; the database's says how old they are.
+async fn aged<'a>(
+    tx: &mut PgConnection,
+    connector: &Connector,
+    inputs: &[(usize, Input<'a>)],
+) -> Result<Vec<Input<'a>>, StoreError> {
+    let mut events: Vec<Input<'a>> = inputs.iter().map(|(_, input)| *input).collect();
+    let timestamp = |input: &Input<'_>| {
+        input.scope.meta.and_then(|meta| meta.timestamp_ms).filter(|timestamp| *timestamp > 0)
+    };
+    let suspect = Duration::from_millis(connector.retention.dedupe_ms / 2);
+    let oldest = events.iter().filter_map(timestamp).min();
+    if oldest.is_some_and(|at| clock::age_of(at) > suspect) {
+        let now_ms = batch::now_ms(tx).await?;
+        for input in &mut events {
+            let age = timestamp(input).map(|at| now_ms.saturating_sub(at));
+            input.age_ms = age.and_then(|age| u64::try_from(age).ok());
+        }
+    }
+    Ok(events)
 }
 
 /// Whether the transaction of `before`, of the same records, turns out to have been committed: then
@@ -345,7 +368,7 @@ fn inputs<'a>(
         .filter_map(|(index, (item, headers))| match &item.what {
             What::Event { event, value } => {
                 let scope = scope(value, headers, &item.record);
-                Some((index, Input { event, scope, place: item.place }))
+                Some((index, Input { event, scope, place: item.place, age_ms: None }))
             }
             What::Unusable { .. } => None,
         })
@@ -392,9 +415,17 @@ async fn load(
             known.open.entry(effect.lane).or_default().push(effect);
         }
     }
+    let undone: BTreeSet<Key> = inputs
+        .iter()
+        .flat_map(|(_, input)| decide::undone_keys(connector, input.event, &input.scope))
+        .collect();
+    if !undone.is_empty() {
+        let keys: Vec<Key> = undone.into_iter().collect();
+        known.effects = batch::load_effects(tx, &keys).await?;
+    }
     if !asked.shared.is_empty() {
         let keys: Vec<Key> = asked.shared.iter().copied().collect();
-        known.effects = batch::load_effects(tx, &keys).await?;
+        known.effects.extend(batch::load_effects(tx, &keys).await?);
         known.ledger = batch::load_ledger(tx, &keys).await?;
     }
     Ok(known)
@@ -435,6 +466,7 @@ async fn write(
             store::outbox::put(tx, shared.connector_id, &ready.outgoing()).await?;
         }
     }
+    batch::write_compensations(tx, plan).await?;
     if share::share_effects(tx, plan).await? == Written::LostRace {
         return Err(Undone::LostRace);
     }

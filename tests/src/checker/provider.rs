@@ -71,11 +71,12 @@ pub(super) fn check(ledger: &Ledger, wiring: &Wiring, log: &Log) -> Vec<String> 
     }
     let mut owners: BTreeMap<&str, &Owed> = BTreeMap::new();
     for (owed, seen) in &all {
-        let again = ledger.owed.get(owed) == Some(&Ending::Again);
+        let ending = ledger.owed.get(owed);
+        let again = matches!(ending, Some(Ending::Again | Ending::Twice));
         if seen.applied > 1 + u64::from(again) {
             wrong.push(format!("I1: {owed:?} took effect {} times", seen.applied));
         }
-        if seen.keys.len() > 1 {
+        if seen.keys.len() > 1 + usize::from(ending == Some(&Ending::Twice)) {
             wrong.push(format!("I1: {owed:?} was sent under {:?}", seen.keys));
         }
         // A mail carries the time of its sending; its request is the same for all that.

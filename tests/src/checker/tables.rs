@@ -170,6 +170,13 @@ impl Tables {
                 .iter()
                 .filter(|(name, id, ..)| *name == owed.effect && id.contains(&owed.mark))
                 .collect();
+            if *ending == Ending::Twice {
+                let applied = seen.get(owed).map_or(0, |seen| seen.applied);
+                if rows.len() != 2 || rows.iter().any(|row| row.2 != "done") || applied != 2 {
+                    wrong.push(format!("I2: {owed:?} is not done twice: {rows:?}, {applied}"));
+                }
+                continue;
+            }
             let [(_, _, status, key)] = rows[..] else {
                 wrong.push(format!("I2: {owed:?} is in the tables {} times", rows.len()));
                 continue;
@@ -221,9 +228,12 @@ impl Tables {
             Ending::Skipped => lines == 0 && status == "skipped",
             Ending::Rejected => lines == 0 && status == "rejected",
             Ending::DoneOrHeld => lines == usize::from(status == "done"),
-            Ending::Done | Ending::Assumed | Ending::Again | Ending::Held | Ending::Unwanted => {
-                lines == 1 && status == "done"
-            }
+            Ending::Done
+            | Ending::Assumed
+            | Ending::Again
+            | Ending::Twice
+            | Ending::Held
+            | Ending::Unwanted => lines == 1 && status == "done",
         };
         let more = rows.next().is_some();
         (!fits || more).then(|| {
@@ -257,7 +267,7 @@ impl Tables {
 fn ended(owed: &Owed, ending: Ending, status: &str, applied: u64) -> Option<String> {
     let fits = match ending {
         Ending::Done => status == "done" && applied == 1,
-        Ending::Again => status == "done" && applied == 2,
+        Ending::Again | Ending::Twice => status == "done" && applied == 2,
         Ending::DoneOrHeld => match status {
             "done" => applied == 1,
             "held" => applied <= 1,

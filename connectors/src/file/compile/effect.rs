@@ -1,6 +1,6 @@
 //! Effects: what is owed, under which key, and by which kind of action.
 
-use oncely_core::connector::{EffectBody, EffectRule, LedgerRule, OnStale};
+use oncely_core::connector::{Compensation, EffectBody, EffectRule, LedgerRule, OnStale};
 use oncely_core::template::Target;
 
 use super::super::diagnostic::{Code, Finding};
@@ -91,10 +91,12 @@ impl Compiler<'_> {
             raw.into_iter().flatten().filter_map(Field::valid).collect();
         self.distinct(&raw);
         let graph = self.graph(&raw);
+        let undone = self.compensations(&raw, &graph);
+        self.cycles(&raw, &graph, &undone);
         let mut effects = Vec::with_capacity(raw.len());
-        for (index, (span, effect)) in raw.iter().enumerate() {
+        for (index, ((span, effect), undone)) in raw.iter().zip(undone).enumerate() {
             let after = graph.get(index).cloned().unwrap_or_default();
-            effects.extend(self.effect(effect, *span, after));
+            effects.extend(self.effect(effect, *span, after, undone));
         }
         self.results(&raw, &effects, &graph);
         effects
@@ -112,7 +114,13 @@ impl Compiler<'_> {
         }
     }
 
-    fn effect(&mut self, raw: &RawEffect, at: Span, after: Vec<usize>) -> Option<EffectRule> {
+    fn effect(
+        &mut self,
+        raw: &RawEffect,
+        at: Span,
+        after: Vec<usize>,
+        compensates: Option<Compensation>,
+    ) -> Option<EffectRule> {
         let id = self.need(&raw.id, "effect.id", at);
         let id = id.and_then(|(span, id)| self.name(span, id, "an effect", false));
         let kind = self.need(&raw.kind, "effect.type", at);
@@ -145,7 +153,9 @@ impl Compiler<'_> {
             RawEffectType::Http => self.http(raw, at),
             RawEffectType::Billing => self.billing(raw, at),
             RawEffectType::Email => self.email(raw, at),
-            RawEffectType::Ledger => self.ledger(raw, at, !after.is_empty()),
+            RawEffectType::Ledger => {
+                self.ledger(raw, at, !after.is_empty() || compensates.is_some())
+            }
             RawEffectType::Webhook => self.webhook(raw, at),
             RawEffectType::Llm => self.llm(raw, at),
             RawEffectType::Publish => self.publish(raw, at),
@@ -159,6 +169,7 @@ impl Compiler<'_> {
             when,
             key: key?.into_iter().collect::<Option<Vec<_>>>()?,
             after,
+            compensates,
             on_stale,
             body: body?,
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use oncely_core::connector::{EffectBody, EffectRule};
+use oncely_core::connector::{Compensation, EffectBody, EffectRule};
 use oncely_core::expr::spelling::nearest;
 use oncely_core::expr::{Path, Root, Step};
 
@@ -37,15 +37,30 @@ impl Compiler<'_> {
             }
             graph.push(after);
         }
+        graph
+    }
+
+    /// Nothing may wait for itself; what is undone is waited for as well.
+    pub(super) fn cycles(
+        &mut self,
+        raw: &[(Span, &RawEffect)],
+        graph: &[Vec<usize>],
+        undone: &[Option<Compensation>],
+    ) {
+        let edges = graph.iter().zip(undone).map(|(after, undone)| {
+            let undone = undone.iter().map(|undone| undone.effect);
+            after.iter().copied().chain(undone).collect()
+        });
+        let edges: Vec<Vec<usize>> = edges.collect();
         for (index, (_, effect)) in raw.iter().enumerate() {
-            if before(&graph, index).contains(&index) {
+            if before(&edges, index).contains(&index) {
                 let span = effect.after.as_ref().and_then(Field::span);
-                let id = ids.get(index).copied().unwrap_or_default();
+                let span = span.or_else(|| effect.compensate.as_ref().and_then(Field::span));
+                let id = effect.id.get().map(String::as_str).unwrap_or_default();
                 let text = format!("`{id}` waits for itself, directly or through others");
                 self.add(Finding::new(Code::Cycle, span, text));
             }
         }
-        graph
     }
 
     /// Who reads a result must wait for it, and it must be recorded.
@@ -58,7 +73,8 @@ impl Compiler<'_> {
         for (index, (at, effect)) in raw.iter().enumerate() {
             let Some(id) = effect.id.get() else { continue };
             let Some(rule) = effects.iter().find(|rule| &*rule.id == id.as_str()) else { continue };
-            let waits = before(graph, index);
+            let mut waits = before(graph, index);
+            waits.extend(rule.compensates.as_ref().map(|undone| undone.effect));
             for path in results_read(rule) {
                 let Some(name) = path.first_member() else { continue };
                 let finding = match raw

@@ -3,6 +3,7 @@
 //! Every check adds a finding and goes on; a connector is made only when there was none.
 
 mod call;
+mod compensate;
 mod effect;
 mod email;
 mod graph;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::read::{Entries, Field, Later};
 use super::super::words::{Backoff, Millis, OneOrMany, PerTime, Window};
-use super::{RawChat, RawLookup, RawMessage, RawTree};
+use super::{RawChat, RawCompensate, RawLookup, RawMessage, RawTree};
 
 /// One outside action.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,6 +23,10 @@ pub(crate) struct RawEffect {
     pub(crate) key: Field<OneOrMany>,
     /// Effects of the same event that must be done first.
     pub(crate) after: Option<Field<Vec<Field<String>>>>,
+    /// The effect of an earlier event of the entity that this one undoes: done only when that one was, and
+    /// skipped when it was not. Its id, or `{ effect: id, key: expression }` where its key reads otherwise of
+    /// this event.
+    pub(crate) compensate: Option<Field<RawCompensate>>,
     /// Whether events older than the entity run it, too; `skip` unless set.
     pub(crate) on_stale: Option<Field<RawStale>>,
     /// For `http` and `billing`.
@@ -70,8 +74,6 @@ pub(crate) struct RawEffect {
     /// What is kept of the answer: names and expressions over `response`.
     pub(crate) record: Option<Field<Entries<String>>>,
     pub(crate) limits: Option<Field<RawLimits>>,
-    #[schemars(skip)]
-    pub(crate) compensate: Option<Later>,
     #[schemars(skip)]
     pub(crate) on_status: Option<Later>,
 }

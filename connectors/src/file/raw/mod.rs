@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "what is refused while reading is never read afterwards")]
 
 mod chat;
+mod compensate;
 mod effect;
 mod lookup;
 mod profile;
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::chat::*;
+pub(crate) use self::compensate::RawCompensate;
 pub(crate) use self::effect::*;
 pub(crate) use self::lookup::*;
 pub(crate) use self::profile::*;

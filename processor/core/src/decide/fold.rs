@@ -32,6 +32,8 @@ pub fn decide(connector: &Connector, inputs: &[Input<'_>], known: Known) -> Plan
     fold.plan
 }
 
+const TOO_OLD: &str = "its record is older than `retention.dedupe`, so it may have been run and forgotten; it was \
+                       not run";
 const PANICKED: &str = "deciding this record panicked; please report it with the log of that time";
 
 struct Fold<'a> {
@@ -88,6 +90,9 @@ impl Fold<'_> {
 
     fn fresh(&self, input: &Input<'_>) -> Meaning {
         let event = input.event;
+        if input.age_ms.is_some_and(|age_ms| age_ms > self.connector.retention.dedupe_ms) {
+            return Meaning::parked(false, ParkReason::TooOld, TOO_OLD.to_owned());
+        }
         let scope = crate::expr::Scope { tenant: Some(&event.tenant), ..input.scope };
         let mut current = None;
         let (ending, moved) = match (&self.connector.state, &event.entity) {

@@ -29,17 +29,17 @@ pub fn ledger_line(
         expr.eval(scope).map_err(|error| Refusal::expression(rule, place, error))
     };
     let account = at("entry.account", &body.account)?;
-    let fits = |text: &String| (1..=PART_BYTES_MAX).contains(&text.len()) && !text.contains('\0');
+    let fits = |text: &String| (1..=PART_BYTES_MAX).contains(&text.len());
     let account = account.as_key_part().filter(fits);
     let account = account.ok_or_else(|| {
-        let what = "is no text or integer of 1 to 512 bytes without NUL";
+        let what = "is no text or integer of 1 to 512 bytes";
         Refusal::expression(rule, "entry.account", what)
     })?;
     let metric = body.metric.render(scope);
     let metric =
         metric.map_err(|error| Refusal::expression(rule, "entry.metric", chain(&error)))?;
     if !fits(&metric) {
-        let what = "is no text of 1 to 512 bytes without NUL";
+        let what = "is no text of 1 to 512 bytes";
         return Err(Refusal::expression(rule, "entry.metric", what));
     }
     let quantity = match at("entry.quantity", &body.quantity)? {

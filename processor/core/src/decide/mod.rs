@@ -5,6 +5,7 @@
 //! second sees what the first made of it.
 //! Invariant: equal inputs give equal plans, so redelivery and a redo after a lost race are safe.
 
+mod again;
 mod fold;
 pub mod known;
 mod line;
@@ -13,12 +14,13 @@ pub mod plan;
 mod state;
 mod verdict;
 
+pub use again::{Decided, OwedAgain};
 pub use fold::decide;
 pub use known::{EffectRow, EntityRow, InboxRow, Known, Place};
 pub use line::ledger_line;
-pub use owed::Refusal;
+pub use owed::{Refusal, undone_keys};
 pub use plan::{
-    Decision, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, ParkReason, ParkedNew,
+    Decision, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, Moved, ParkReason, ParkedNew,
     PayloadNew, Plan,
 };
 pub use verdict::{Verdict, verdict};
@@ -33,4 +35,6 @@ pub struct Input<'a> {
     /// Event value, headers and coordinates.
     pub scope: Scope<'a>,
     pub place: Place,
+    /// How old its record says that it is, by the database's clock; `None` where nobody asked.
+    pub age_ms: Option<u64>,
 }

@@ -64,17 +64,8 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
     let scope = Scope { state: state(question), tenant: Some(&event.tenant), ..question.scope };
     let mut owed = Owed::default();
     let mut statuses: BTreeMap<Key, Status> = BTreeMap::new();
-    let mut keys: Vec<Option<Key>> = vec![None; connector.effects.len()];
     // `after` may name a later rule, so all keys are known before the first turn is asked for.
-    for (rule, slot) in connector.effects.iter().zip(keys.iter_mut()) {
-        if question.stale && rule.on_stale == OnStale::Skip {
-            continue;
-        }
-        let wanted = rule.when.as_ref().map_or(Ok(true), |when| when.is_true(&scope));
-        if wanted.map_err(|error| Refusal::expression(rule, "when", error))? {
-            *slot = Some(key(connector, rule, event, &scope)?);
-        }
-    }
+    let keys = wanted(question, &scope)?;
     for (index, rule) in connector.effects.iter().enumerate() {
         let Some(key) = keys.get(index).copied().flatten() else { continue };
         match &rule.body {
@@ -114,13 +105,110 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
             Some(_) => return Err(conflict(rule, "request")),
         }
     }
-    let none = Vec::new();
     for (_, effect) in &mut owed.effects {
-        let Some(rule) = connector.effects.get(effect.rule) else { continue };
-        effect.after =
-            rule.after.iter().filter_map(|at| keys.get(*at).copied().flatten()).collect();
-        let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
-        effect.turn = turn(event.key, effect.version, &effect.after, lane, &statuses);
+        order(question, &scope, effect, &keys, &statuses)?;
+    }
+    Ok(owed)
+}
+
+/// The keys of what the event owes, by the index of the rule.
+fn wanted(question: &Question<'_>, scope: &Scope<'_>) -> Result<Vec<Option<Key>>, Refusal> {
+    let Question { connector, event, .. } = question;
+    let wanted = |rule: &EffectRule| {
+        if question.stale && rule.on_stale == OnStale::Skip {
+            return Ok(None);
+        }
+        let wanted = rule.when.as_ref().map_or(Ok(true), |when| when.is_true(scope));
+        if !wanted.map_err(|error| Refusal::expression(rule, "when", error))? {
+            return Ok(None);
+        }
+        let parts = key_parts(rule, &rule.key, scope)?;
+        Ok(Some(Key::effect(&connector.scope, &event.tenant, &rule.id, &parts)))
+    };
+    connector.effects.iter().map(wanted).collect()
+}
+
+/// What an effect comes after, and whether it may go.
+fn order(
+    question: &Question<'_>,
+    scope: &Scope<'_>,
+    effect: &mut EffectNew,
+    keys: &[Option<Key>],
+    statuses: &BTreeMap<Key, Status>,
+) -> Result<(), Refusal> {
+    let Some(rule) = question.connector.effects.get(effect.rule) else { return Ok(()) };
+    effect.after = rule.after.iter().filter_map(|at| keys.get(*at).copied().flatten()).collect();
+    let undone = undone(question, rule, scope)?;
+    effect.after.extend(undone);
+    effect.undoes = undone;
+    let status = |key: &Key| {
+        let known = || question.known.effects.get(key).map(|row| row.status);
+        statuses.get(key).copied().or_else(known)
+    };
+    let predecessors: BTreeMap<Key, Status> =
+        effect.after.iter().filter_map(|key| Some((*key, status(key)?))).collect();
+    let has_nothing_to_undo = undone.is_some_and(|key| !predecessors.contains_key(&key));
+    let none = Vec::new();
+    let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
+    effect.turn = if has_nothing_to_undo {
+        Turn::Skip
+    } else {
+        turn(question.event.key, effect.version, &effect.after, lane, &predecessors)
+    };
+    Ok(())
+}
+
+/// The keys of these rules. An event that does not owe one of them is refused.
+pub(super) fn first_keys(question: &Question<'_>, rules: &[usize]) -> Result<Vec<Key>, Refusal> {
+    let Question { connector, event, .. } = question;
+    let scope = Scope { state: state(question), tenant: Some(&event.tenant), ..question.scope };
+    let keys = wanted(question, &scope)?;
+    let key = |index: &usize| {
+        let id = connector.effects.get(*index).map_or("", |rule| &*rule.id);
+        let detail = format!("effects.{id}: this event does not owe it");
+        let refusal = Refusal { reason: ParkReason::ExpressionFailed, detail };
+        keys.get(*index).copied().flatten().ok_or(refusal)
+    };
+    rules.iter().map(key).collect()
+}
+
+/// Effects of a new generation of these rules, under keys that hold `tag`.
+pub(super) fn generation(
+    question: &Question<'_>,
+    rules: &[usize],
+    tag: &str,
+) -> Result<Owed, Refusal> {
+    let Question { connector, event, .. } = question;
+    let scope = Scope { state: state(question), tenant: Some(&event.tenant), ..question.scope };
+    let mut keys = wanted(question, &scope)?;
+    let mut owed = Owed::default();
+    let mut statuses = BTreeMap::new();
+    for index in rules {
+        let Some(rule) = connector.effects.get(*index) else { continue };
+        let refusal = |what: &str| {
+            let detail = format!("effects.{}: {what}", rule.id);
+            Refusal { reason: ParkReason::ExpressionFailed, detail }
+        };
+        let slot = keys.get_mut(*index).filter(|slot| slot.is_some());
+        let slot = slot.ok_or_else(|| refusal("this event does not owe it"))?;
+        let EffectBody::Call(body) = &rule.body else {
+            return Err(refusal(
+                "a line of the ledger is written once; correct it by another event",
+            ));
+        };
+        let mut parts = key_parts(rule, &rule.key, &scope)?;
+        parts.push(tag.to_owned());
+        // No effect of a file can be called so.
+        let id = format!("{}#again", rule.id);
+        let key = Key::effect(&connector.scope, &event.tenant, &id, &parts);
+        *slot = Some(key);
+        statuses.insert(key, Status::Waiting);
+        let request = request(rule, body, key, &scope)?;
+        owed.needs_payload |= body.needs_event_later();
+        owed.effects.push((key, effect(question, *index, request)));
+    }
+    for (_, effect) in &mut owed.effects {
+        order(question, &scope, effect, &keys, &statuses)?;
     }
     Ok(owed)
 }
@@ -147,12 +235,32 @@ fn conflict(rule: &EffectRule, what: &str) -> Refusal {
     Refusal { reason: ParkReason::EffectConflict, detail }
 }
 
-fn key(
-    connector: &Connector,
+/// The key of the effect that a rule undoes. Whether there is one, only who knows it can say.
+fn undone(
+    question: &Question<'_>,
     rule: &EffectRule,
-    event: &Event,
     scope: &Scope<'_>,
-) -> Result<Key, Refusal> {
+) -> Result<Option<Key>, Refusal> {
+    let Some(compensation) = &rule.compensates else { return Ok(None) };
+    let Some(undone) = question.connector.effects.get(compensation.effect) else { return Ok(None) };
+    let parts = key_parts(rule, &compensation.key, scope)?;
+    Ok(Some(Key::effect(&question.connector.scope, &question.event.tenant, &undone.id, &parts)))
+}
+
+/// Keys of effects that an event may undo: what must be known of them before it is decided. Those that it
+/// cannot name are none of its own, or are told when it is decided.
+pub fn undone_keys(connector: &Connector, event: &Event, scope: &Scope<'_>) -> Vec<Key> {
+    let scope = Scope { tenant: Some(&event.tenant), ..*scope };
+    let undone = |rule: &EffectRule| {
+        let compensation = rule.compensates.as_ref()?;
+        let id = &connector.effects.get(compensation.effect)?.id;
+        let parts = key_parts(rule, &compensation.key, &scope).ok()?;
+        Some(Key::effect(&connector.scope, &event.tenant, id, &parts))
+    };
+    connector.effects.iter().filter_map(undone).collect()
+}
+
+fn key_parts(rule: &EffectRule, parts: &[Expr], scope: &Scope<'_>) -> Result<Vec<String>, Refusal> {
     let part = |expr: &Expr| {
         let value = expr.eval(scope).map_err(|error| Refusal::expression(rule, "key", error))?;
         let part = value.as_key_part().filter(|part| part.len() <= PART_BYTES_MAX);
@@ -164,8 +272,7 @@ fn key(
             Refusal::expression(rule, "key", what)
         })
     };
-    let parts = rule.key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-    Ok(Key::effect(&connector.scope, &event.tenant, &rule.id, &parts))
+    parts.iter().map(part).collect()
 }
 
 /// The request's bytes, unless it can only be made later, and what tells it from another one.
@@ -203,6 +310,7 @@ fn effect(question: &Question<'_>, rule: usize, (request, request_hash): Rendere
         request_hash,
         request,
         after: Vec::new(),
+        undoes: None,
         turn: Turn::Ready,
     }
 }

@@ -60,18 +60,21 @@ pub enum ParkReason {
     ExpressionFailed,
     /// A request could not be made from it.
     RequestFailed,
+    /// It is older than ids are remembered: it may have been run and forgotten.
+    TooOld,
     /// Deciding it panicked: a fault of this program.
     Panicked,
 }
 
 impl ParkReason {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Conflict,
         Self::VersionConflict,
         Self::InvalidTransition,
         Self::EffectConflict,
         Self::ExpressionFailed,
         Self::RequestFailed,
+        Self::TooOld,
         Self::Panicked,
     ];
 
@@ -83,6 +86,7 @@ impl ParkReason {
             Self::EffectConflict => "effect_conflict",
             Self::ExpressionFailed => "expression_failed",
             Self::RequestFailed => "request_failed",
+            Self::TooOld => "too_old",
             Self::Panicked => "panicked",
         }
     }
@@ -156,6 +160,8 @@ pub struct EffectNew {
     /// `None`: rendered when the results that it reads are there.
     pub request: Option<Vec<u8>>,
     pub after: Vec<Key>,
+    /// The effect that it undoes, also among those that it comes after.
+    pub undoes: Option<Key>,
     pub turn: Turn,
 }
 

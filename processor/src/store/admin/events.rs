@@ -6,6 +6,7 @@ use sqlx::{PgConnection, query_file, query_file_as, query_file_scalar};
 use uuid::Uuid;
 
 use super::audit::{self, Entry};
+use super::compensations::{self, Pair};
 use super::effects::{self, AttemptRow, EffectRow};
 use super::parked::Origin;
 use crate::store::columns::{key, keys, uuid, uuids};
@@ -59,6 +60,8 @@ pub struct History {
     pub attempts: Vec<AttemptRow>,
     pub ledger: Vec<LedgerRow>,
     pub audit: Vec<Entry>,
+    /// What its effects undo, and by what they are undone.
+    pub pairs: Vec<Pair>,
 }
 
 impl History {
@@ -120,6 +123,9 @@ pub async fn history(connection: &mut PgConnection, tenant: &str, event: Key) ->
         let owed = keys(row.effects);
         history.effects = effects::of_keys(connection, &owed).await?;
         history.attempts = effects::attempts(connection, &owed).await?;
+        if !owed.is_empty() {
+            history.pairs = compensations::of(connection, &owed).await?;
+        }
         let lines = query_file_as!(
             LedgerRow,
             "src/store/sql/admin_ledger_of.sql",

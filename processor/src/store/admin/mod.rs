@@ -4,6 +4,7 @@
 //! as the workers do (lane before effect), and refuses what it could not undo.
 
 pub mod audit;
+pub mod compensations;
 pub mod effects;
 pub mod endpoints;
 pub mod events;
@@ -12,7 +13,9 @@ pub mod outbox;
 pub mod parked;
 pub mod progress;
 pub mod redrive;
+pub mod replay;
 pub mod resolve;
+pub mod rewind;
 pub mod totals;
 pub mod workers;
 

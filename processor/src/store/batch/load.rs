@@ -13,6 +13,11 @@ use uuid::Uuid;
 use super::super::columns::{elapsed, key, keys, uuids};
 use super::super::error::{Result, StoreError};
 
+/// The database's clock, in milliseconds since 1970.
+pub async fn now_ms(tx: &mut PgConnection) -> Result<i64> {
+    Ok(query_file!("src/store/sql/now.sql").fetch_one(tx).await?.now_ms)
+}
+
 struct EntityFound {
     key: Uuid,
     event: Uuid,

@@ -162,6 +162,16 @@ pub async fn write_effects(
     Ok(rows.into_iter().map(|row| Fenced { key: key(row.key), fence: row.fence }).collect())
 }
 
+/// Notes which effects undo which; most plans have none.
+pub async fn write_compensations(tx: &mut PgConnection, plan: &Plan) -> Result<()> {
+    let pairs = plan.effects.iter().filter_map(|(key, new)| Some((uuid(*key), uuid(new.undoes?))));
+    let (effect, undoes): (Vec<Uuid>, Vec<Uuid>) = pairs.unzip();
+    if !effect.is_empty() {
+        query_file!("src/store/sql/compensation_insert.sql", &effect, &undoes).execute(tx).await?;
+    }
+    Ok(())
+}
+
 /// Writes inbox rows.
 pub async fn write_inbox(tx: &mut PgConnection, plan: &Plan) -> Result<Written> {
     let rows: Vec<_> = plan.inbox.iter().collect();

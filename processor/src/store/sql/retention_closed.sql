@@ -31,6 +31,8 @@ WITH old AS (
     RETURNING e.key
 ), attempts AS (
     DELETE FROM oncely.attempt AS a USING gone WHERE a.effect = gone.key
+), undoing AS (
+    DELETE FROM oncely.compensation AS c USING gone WHERE c.effect = gone.key
 ), repeats AS (
     DELETE FROM oncely.repeat AS r USING old WHERE r.key = old.key
 ), payloads AS (
