@@ -101,6 +101,7 @@ CREATE TABLE oncely.entity (
     key        uuid        NOT NULL PRIMARY KEY,
     event      uuid        NOT NULL,
     version    bigint      NOT NULL CHECK (version >= 0),
+    created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     tenant     text        COLLATE "C" NOT NULL,
     state      text        COLLATE "C" NOT NULL

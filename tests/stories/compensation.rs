@@ -135,6 +135,25 @@ async fn r39_a_refused_charge_has_no_refund() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r39_t3_what_may_be_forgotten_is_not_taken_for_what_never_was() {
+    let mut world = world("refund-forgotten", charge()).await;
+    world.run().await;
+    let names: Vec<String> = (1..=2).map(World::invoice).collect();
+    for name in &names {
+        world.pay(name, 0).await;
+    }
+    world.settled().await;
+    // Ids are remembered for 30 days; retention has taken away what was charged before that.
+    world.sql("DELETE FROM oncely.effect").await;
+    world.sql("DELETE FROM oncely.inbox").await;
+    world.sql("UPDATE oncely.entity SET created_at = now() - interval '31 days'").await;
+    void(&world, &names).await;
+    world.until("both to be held", async || world.effects_in("held").await == 2).await;
+    assert_eq!(calls(&world, REFUNDS), 0);
+    world.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r39_killed_between_the_charge_and_its_refund() {
     let mut world = world("refund-killed", charge()).await;
     let first = world.run().await;

@@ -106,6 +106,19 @@ fn r39_the_outcome_of_a_charge_decides_about_its_refund() {
 }
 
 #[test]
+fn r39_where_a_charge_may_be_forgotten_a_person_is_asked() {
+    let connector = connector();
+    let (events, _) = decided(&connector, &[("paid", 1)], Known::default());
+    let lane = events[0].entity.as_ref().unwrap().key;
+    let state = Arc::from("paid");
+    let mut known = Known::default();
+    known.entities.insert(lane, EntityRow { event: events[0].key, version: 1, state });
+    known.forgetful.insert(lane);
+    let (_, plan) = decided(&connector, &[("cancelled", 2)], known);
+    assert_eq!(of(&plan, 1).1.turn, Turn::Hold);
+}
+
+#[test]
 fn r39_charged_and_cancelled_in_one_batch() {
     let (_, plan) = decided(&connector(), &[("paid", 1), ("cancelled", 2)], Known::default());
     let ((charge, _), (_, refund)) = (of(&plan, 0), of(&plan, 1));

@@ -5,6 +5,7 @@
 //!
 //! - [`pipeline`] – takes records, spreads them over writers, tracks offsets, drains partitions
 //! - [`item`] – decodes and identifies a record
+//! - [`age`] – whether an event may have been run and forgotten
 //! - [`writer`], [`records`], [`grants`], [`report`] – the batch transaction, the bytes that it keeps, what it claims,
 //!   what it came to
 //! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
@@ -20,6 +21,7 @@
 //! - [`redrive`] – parked records that a person wants decided again
 //! - [`late`], [`lines`], [`headers`] – requests and ledger lines made from results; headers as bytes
 
+mod age;
 mod call;
 mod claims;
 mod endpoints;

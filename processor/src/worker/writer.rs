@@ -14,6 +14,7 @@ use oncely_core::expr::Header;
 use oncely_core::key::Key;
 
 use super::Shared;
+use super::age::aged;
 use super::claims::{Claims, Held};
 use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
@@ -301,29 +302,6 @@ impl Writer {
     }
 }
 
-/// The events, with their age where one may be older than ids are remembered. This process's clock only says
-/// when to ask, half of that early; the database's says how old they are.
-async fn aged<'a>(
-    tx: &mut PgConnection,
-    connector: &Connector,
-    inputs: &[(usize, Input<'a>)],
-) -> Result<Vec<Input<'a>>, StoreError> {
-    let mut events: Vec<Input<'a>> = inputs.iter().map(|(_, input)| *input).collect();
-    let timestamp = |input: &Input<'_>| {
-        input.scope.meta.and_then(|meta| meta.timestamp_ms).filter(|timestamp| *timestamp > 0)
-    };
-    let suspect = Duration::from_millis(connector.retention.dedupe_ms / 2);
-    let oldest = events.iter().filter_map(timestamp).min();
-    if oldest.is_some_and(|at| clock::age_of(at) > suspect) {
-        let now_ms = batch::now_ms(tx).await?;
-        for input in &mut events {
-            let age = timestamp(input).map(|at| now_ms.saturating_sub(at));
-            input.age_ms = age.and_then(|age| u64::try_from(age).ok());
-        }
-    }
-    Ok(events)
-}
-
 /// Whether the transaction of `before`, of the same records, turns out to have been committed: then
 /// what was new in it is known now.
 fn was_committed(before: &Plan, now: &Plan) -> bool {
@@ -422,6 +400,10 @@ async fn load(
     if !undone.is_empty() {
         let keys: Vec<Key> = undone.into_iter().collect();
         known.effects = batch::load_effects(tx, &keys).await?;
+        if known.effects.len() < keys.len() {
+            let kept_ms = connector.retention.dedupe_ms;
+            known.forgetful = batch::older_entities(tx, &entities, kept_ms).await?;
+        }
     }
     if !asked.shared.is_empty() {
         let keys: Vec<Key> = asked.shared.iter().copied().collect();

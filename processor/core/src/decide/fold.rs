@@ -199,10 +199,14 @@ impl Fold<'_> {
             self.plan.ledger.insert(key, line);
         }
         for (key, effect) in owed.effects {
-            let status = if effect.turn == Turn::Skip { Status::Skipped } else { Status::Waiting };
+            let status = match effect.turn {
+                Turn::Skip => Status::Skipped,
+                Turn::Hold => Status::Held,
+                Turn::Ready | Turn::Blocked => Status::Waiting,
+            };
             let row = EffectRow { status, request_hash: effect.request_hash };
             self.known.effects.insert(key, row);
-            if status == Status::Waiting {
+            if !status.is_final() {
                 self.known.open.entry(effect.lane).or_default().push(OpenEffect {
                     key,
                     lane: effect.lane,

@@ -1,6 +1,6 @@
 //! What the database knows of a batch's events before it is decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::plan::Ending;
@@ -26,6 +26,8 @@ pub struct Known {
     pub effects: BTreeMap<Key, EffectRow>,
     /// By lane: effects that are not final, at least all of the lowest version.
     pub open: BTreeMap<Key, Vec<OpenEffect>>,
+    /// Lanes of entities that are older than ids are remembered: what is not on record of them may be forgotten.
+    pub forgetful: BTreeSet<Key>,
     /// Ledger lines that turned out to exist already, with the hash of their content.
     pub ledger: BTreeMap<Key, Key>,
 }

@@ -150,7 +150,9 @@ fn order(
     let has_nothing_to_undo = undone.is_some_and(|key| !predecessors.contains_key(&key));
     let none = Vec::new();
     let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
-    effect.turn = if has_nothing_to_undo {
+    effect.turn = if has_nothing_to_undo && question.known.forgetful.contains(&effect.lane) {
+        Turn::Hold
+    } else if has_nothing_to_undo {
         Turn::Skip
     } else {
         turn(question.event.key, effect.version, &effect.after, lane, &predecessors)
@@ -191,11 +193,8 @@ pub(super) fn generation(
         };
         let slot = keys.get_mut(*index).filter(|slot| slot.is_some());
         let slot = slot.ok_or_else(|| refusal("this event does not owe it"))?;
-        let EffectBody::Call(body) = &rule.body else {
-            return Err(refusal(
-                "a line of the ledger is written once; correct it by another event",
-            ));
-        };
+        let line = || refusal("a line of the ledger is written once; correct it by another event");
+        let sent = rule.body.request().ok_or_else(line)?;
         let mut parts = key_parts(rule, &rule.key, &scope)?;
         parts.push(tag.to_owned());
         // No effect of a file can be called so.
@@ -203,8 +202,8 @@ pub(super) fn generation(
         let key = Key::effect(&connector.scope, &event.tenant, &id, &parts);
         *slot = Some(key);
         statuses.insert(key, Status::Waiting);
-        let request = request(rule, body, key, &scope)?;
-        owed.needs_payload |= body.needs_event_later();
+        let request = request(rule, sent, key, &scope)?;
+        owed.needs_payload |= rule.body.needs_event_later();
         owed.effects.push((key, effect(question, *index, request)));
     }
     for (_, effect) in &mut owed.effects {

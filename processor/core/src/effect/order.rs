@@ -29,6 +29,8 @@ pub enum Turn {
     Blocked,
     /// Something it comes after was not done and never will be.
     Skip,
+    /// Nobody can say whether it may go: what it comes after may be forgotten. Only said of a new effect.
+    Hold,
 }
 
 /// The turn of an effect. `open`: the open effects of its lane; `predecessors`: the status of every
@@ -78,7 +80,7 @@ pub fn awake(open: &[OpenEffect], settled: &BTreeMap<Key, Status>) -> BTreeMap<K
             }
             let first = lowest.get(&effect.lane).copied();
             match turn(effect.event, effect.version, &effect.after, first, &statuses) {
-                Turn::Blocked => {}
+                Turn::Blocked | Turn::Hold => {}
                 Turn::Ready => {
                     changed.insert(effect.key, Turn::Ready);
                 }

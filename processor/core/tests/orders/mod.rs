@@ -97,7 +97,7 @@ pub(crate) fn connector() -> Connector {
                 Some(undo),
             ),
         ],
-        failure: Failure { offset_wait: OffsetWait::Forever },
+        failure: Failure { offset_wait: OffsetWait::Forever, dead_letter: None, redrives_max: 5 },
         retention: Retention { dedupe_ms: 1, replay_ms: 0, payloads_ms: 1 },
     }
 }

@@ -15,7 +15,7 @@ use sqlx::{PgConnection, query_file};
 use uuid::Uuid;
 
 use super::audit::{Change, record};
-use crate::store::batch::{self, PayloadRecord};
+use crate::store::batch::{self, Chosen, PayloadRecord};
 use crate::store::columns::{elapsed, key, keys, uuid, uuids};
 use crate::store::error::Result;
 use crate::store::settle::{LaneLock, lock_lanes};
@@ -95,6 +95,7 @@ pub async fn lock(
     tx: &mut PgConnection,
     event: &Selected,
     asked: &[Key],
+    dedupe_ms: u64,
 ) -> Result<Option<(Vec<Key>, Known)>> {
     let (lock, lane) = match event.entity {
         Some(entity) => (LaneLock::Entity, entity),
@@ -110,6 +111,7 @@ pub async fn lock(
     known.open.insert(lane, batch::load_open(tx, &[lane]).await?);
     known.effects = batch::load_effects(tx, asked).await?;
     known.ledger = batch::load_ledger(tx, asked).await?;
+    known.forgetful = batch::older_entities(tx, &[lane], dedupe_ms).await?;
     Ok(Some((keys(row.effects), known)))
 }
 
@@ -138,10 +140,10 @@ pub async fn add(
     // Owed by another event already: shared with it from now on.
     let shared: Vec<Key> =
         more.iter().filter(|key| !again.effects.contains_key(key)).copied().collect();
-    let goes = again.effects.values().any(|effect| effect.turn != Turn::Skip);
+    let goes = again.effects.values().any(|effect| !matches!(effect.turn, Turn::Skip | Turn::Hold));
     let plan = Plan { effects: again.effects, ledger: again.ledger, ..Plan::default() };
     if !plan.effects.is_empty() {
-        batch::write_effects(tx, &plan, with_connector, Uuid::nil(), |_| false).await?;
+        batch::write_effects(tx, &plan, with_connector, Uuid::nil(), |_| Chosen::Waiting).await?;
         batch::write_compensations(tx, &plan).await?;
     }
     batch::write_lines(tx, &plan.ledger, with_connector).await?;

@@ -117,6 +117,7 @@ pub async fn write_effects(
     let name = |rule: usize| rules.effects.get(rule).map_or("", |rule| &*rule.id);
     let status = |key: &Key, turn: Turn| match turn {
         Turn::Skip => Status::Skipped.as_str(),
+        Turn::Hold => Status::Held.as_str(),
         Turn::Blocked => Status::Waiting.as_str(),
         Turn::Ready => match chosen(key) {
             Chosen::Waiting => Status::Waiting.as_str(),
