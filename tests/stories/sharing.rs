@@ -56,13 +56,13 @@ async fn d6_b46_b17_what_the_database_refuses_is_found_and_the_batch_goes_on() {
     };
     for number in 1..=60 {
         let (memo, refused) = match number % 20 {
-            7 => ("a\u{0}b", Some("expression_failed")),
-            13 => ("spoilt", Some(REFUSED)),
-            _ => ("fine", None),
+            7 => ("a\u{0}b", true),
+            13 => ("spoilt", true),
+            _ => ("fine", false),
         };
         let (event, record) = with_memo(number, memo);
-        if let Some(reason) = refused {
-            world.produce(&record, None, Fate::Parked(reason)).await;
+        if refused {
+            world.produce(&record, None, Fate::Parked(REFUSED)).await;
         } else {
             world.owe_all(&event.invoice);
             world.produce(&record, Some(&event.id), Fate::Applied).await;
