@@ -101,6 +101,7 @@ broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=3000
 group.initial.rebalance.delay.ms=0
 # Records that say that they are old stay for as long as a test needs them.
+log.initial.task.delay.ms=86400000
 log.retention.check.interval.ms=86400000
 group.min.session.timeout.ms=1000
 group.consumer.min.heartbeat.interval.ms=100
