@@ -13,7 +13,7 @@ use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::compensations::{Pair, Side};
 use crate::store::admin::effects::{AttemptRow, EffectRow};
 use crate::store::admin::events::{History, InboxRow, LedgerRow, ParkedEntry};
-use crate::store::admin::parked::Origin;
+use crate::store::origin::Origin;
 
 /// Widths of the first two columns.
 const WHAT_WIDTH: usize = 10;

@@ -7,8 +7,10 @@
 //! - [`batch`] – what the batch transaction loads and writes
 //! - [`share`] – effects that several events owe
 //! - [`claim`], [`settle`] – the effect ledger
+//! - [`lines`] – ledger lines that come after other effects
 //! - [`lease`] – worker rows
 //! - [`endpoint`] – endpoints that are gone
+//! - [`origin`] – where a record lies
 //! - [`outbox`] – records that are to be published, and who sends which
 //! - [`parked`] – parked records that are decided again, dead letters for a topic
 //! - [`progress`] – positions
@@ -28,6 +30,7 @@ pub mod error;
 pub mod lease;
 pub mod lines;
 pub mod migrate;
+pub mod origin;
 pub mod outbox;
 pub mod parked;
 pub mod progress;

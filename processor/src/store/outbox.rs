@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::claim::{Claim, ClaimRow};
 use super::columns::{clean, key, uuid, uuids};
 use super::error::Result;
+use super::origin::Origin;
 
 /// Slices of a connector's sequences, spread over its relays.
 pub const SLICES: u8 = 32;
@@ -162,20 +163,6 @@ pub struct DeadLetter {
     pub headers: Option<Vec<u8>>,
 }
 
-/// Where a record lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    pub topic: String,
-    pub partition: i32,
-    pub offset: i64,
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}[{}]@{}", self.topic, self.partition, self.offset)
-    }
-}
-
 /// What is read at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Room<'a> {
@@ -242,7 +229,6 @@ async fn letters(
     let rows = rows.fetch_all(connection).await?.into_iter();
     Ok(rows
         .map(|row| {
-            let place = row.topic.zip(row.record_partition).zip(row.record_offset);
             let letter = DeadLetter {
                 number: row.id,
                 connector: row.connector,
@@ -252,11 +238,7 @@ async fn letters(
                 business_id: row.business_id,
                 attempts: row.attempts,
                 redrives: row.redrives,
-                origin: place.map(|((topic, partition), offset)| Origin {
-                    topic,
-                    partition,
-                    offset,
-                }),
+                origin: Origin::of(row.topic, row.record_partition, row.record_offset),
                 timestamp_ms: row.record_timestamp,
                 effect: row.effect.map(|effect| (key(effect), row.effect_name.unwrap_or_default())),
                 key: row.record_key,

@@ -8,9 +8,9 @@ use uuid::Uuid;
 use super::audit::{self, Entry};
 use super::compensations::{self, Pair};
 use super::effects::{self, AttemptRow, EffectRow};
-use super::parked::Origin;
 use crate::store::columns::{key, keys, uuid, uuids};
 use crate::store::error::Result;
+use crate::store::origin::Origin;
 
 /// A connector, as far as keys of its events need it.
 #[derive(Clone, Debug)]

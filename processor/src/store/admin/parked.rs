@@ -6,6 +6,7 @@ use sqlx::{PgConnection, query_file};
 
 use crate::store::columns::key;
 use crate::store::error::Result;
+use crate::store::origin::Origin;
 
 /// Which of the two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,30 +34,6 @@ pub struct Filter {
     pub closed: bool,
     /// Rows at most.
     pub limit: i64,
-}
-
-/// Where a record was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    pub topic: String,
-    pub partition: i32,
-    pub offset: i64,
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}[{}]@{}", self.topic, self.partition, self.offset)
-    }
-}
-
-impl Origin {
-    pub(super) fn of(
-        topic: Option<String>,
-        partition: Option<i32>,
-        offset: Option<i64>,
-    ) -> Option<Self> {
-        Some(Self { topic: topic?, partition: partition?, offset: offset? })
-    }
 }
 
 /// One parked record, or one rejected effect.

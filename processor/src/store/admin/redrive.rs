@@ -10,9 +10,10 @@ use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_scalar};
 
 use super::audit::{Change, record};
-use super::parked::{Origin, Place};
+use super::parked::Place;
 use crate::store::columns::{clean, key, millis, uuids};
 use crate::store::error::Result;
+use crate::store::origin::Origin;
 use crate::store::settle::{LaneLock, lock_lanes, wake};
 
 /// Characters of a note, as the column allows.

@@ -7,7 +7,8 @@
 use oncely_core::key::Key;
 
 use super::record::{Letter, MESSAGE_ID};
-use crate::store::outbox::{DeadLetter, Origin};
+use crate::store::origin::Origin;
+use crate::store::outbox::DeadLetter;
 use crate::worker::headers;
 
 /// Families of headers that are ours to set.
