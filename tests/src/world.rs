@@ -157,6 +157,11 @@ impl World {
         self.ledger().sent.clear();
     }
 
+    /// Whether committed offsets are watched.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.sampler.is_some()
+    }
+
     pub(crate) fn looks(&self) -> u64 {
         self.sampler.as_ref().map_or(0, Sampler::looks)
     }

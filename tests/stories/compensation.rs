@@ -1,7 +1,5 @@
 //! R39: a charge is refunded once, after it is known to be one.
 
-use std::time::Duration;
-
 use oncely_rig::provider::{Fault, Rule};
 use oncely_rig::proxy::{Direction, Mode};
 use oncely_tests::ledger::{Ending, Fate};
@@ -99,7 +97,7 @@ async fn r39_an_unknown_charge_is_never_refunded_blindly() {
             3,
         )
         .await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.looked().await;
     assert_eq!(calls(&world, REFUNDS), 0);
     // The first is found on the provider's page, the second is not, of the third nobody knows yet.
     let found = world.key_of("charge", &names[0]).await;

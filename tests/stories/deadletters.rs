@@ -17,7 +17,7 @@ fn wiring(name: &str) -> Wiring {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b19_w11_dead_letters_go_to_their_topic_byte_for_byte() {
+async fn b19_dead_letters_go_to_their_topic_byte_for_byte() {
     let mut world = World::plan(wiring("letters").effects([charge()])).lease_ms(900).start().await;
     let dlq = world.dlq();
     world.kafka().create_topic(&dlq, 1, &[]).await.unwrap();

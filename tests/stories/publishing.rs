@@ -1,7 +1,6 @@
 //! Records that are published: once for readers that know ids, in order, through kills and outages.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{announce, charge};
@@ -130,7 +129,10 @@ async fn b27_brokers_that_are_away_make_no_dead_records() {
         .await;
     let waiting = "SELECT count(*) FROM oncely.outbox WHERE status = 'waiting'";
     world.until_count("records in the outbox", waiting, 10).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let failed =
+        async || world.workers[0].metric("oncely_outbox_records_total", "result=\"failed\"").await;
+    let before = failed().await;
+    world.until("sends that fail", async || failed().await >= before + 1.0).await;
     assert_eq!(world.count(waiting).await, 10, "they wait");
     world.own_kafka().start_again(broker).await.unwrap();
     world.until_count("all to be sent", waiting, 0).await;

@@ -54,8 +54,12 @@ impl World {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// Runs a command by which a person overrides something: it must leave an audit row.
+    /// Runs a command by which a person overrides something: it must leave an audit row. What a person opens
+    /// again was finished before, and the watch has to have seen that.
     pub async fn overrides(&self, args: &[&str]) -> Said {
+        if self.is_watched() {
+            self.looked().await;
+        }
         let all: Vec<&str> = args.iter().copied().chain(["--yes", "--reason", "story"]).collect();
         let said = self.oncely(&all).await;
         assert!(said.ok, "{all:?}: {said:?}");
