@@ -256,7 +256,7 @@ impl Round {
         match order.action {
             Action::Stop => {
                 if self.world.has_crashed() {
-                    self.world.crashed(order).await;
+                    self.world.wait_stopped(victim).await;
                 }
                 self.world.workers[victim].thaw();
             }

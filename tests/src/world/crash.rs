@@ -3,11 +3,14 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use oncely::crash::{self, Action, Order};
 
 use super::{BOUND, World};
 
+/// From the use of a permit to the signal.
+const STOPPING: Duration = Duration::from_secs(2);
 /// SIGKILL
 const KILLED: i32 = 9;
 
@@ -59,6 +62,16 @@ impl World {
         let log = self.workers[number].log();
         assert!(log.contains("crash point reached"), "{order} is not in the log of {number}");
         number
+    }
+
+    /// Waits a moment until a worker that has used its permit is frozen. Others may have thawed or killed it
+    /// since.
+    pub async fn wait_stopped(&mut self, number: usize) {
+        let pid = self.workers[number].pid();
+        let begun = Instant::now();
+        while begun.elapsed() < STOPPING && !is_stopped(pid) && self.workers[number].runs() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// From now on another crash is meant; gives its number.
