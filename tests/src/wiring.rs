@@ -279,6 +279,7 @@ pub struct Wiring {
     pub version: &'static str,
     pub kind: &'static str,
     pub offset_wait: &'static str,
+    pub open_effects_max: u32,
     /// Dead letters go to the story's `.dlq` topic as well.
     pub dead_letter: bool,
     pub effects: Vec<EffectLines>,
@@ -309,6 +310,7 @@ impl Wiring {
             version: "event.version",
             kind: "event.type",
             offset_wait: "60s",
+            open_effects_max: 100_000,
             dead_letter: false,
             effects: Vec::new(),
             example: None,
@@ -327,7 +329,7 @@ impl Wiring {
             return self.of_example(file, topic);
         }
         let Self { name, topic, group, start, protocol, decode, matches, .. } = self;
-        let Self { identity, state_key, version, kind, offset_wait, .. } = self;
+        let Self { identity, state_key, version, kind, offset_wait, open_effects_max, .. } = self;
         let dead_letter =
             if self.dead_letter { format!(", dead_letter: {topic}.dlq") } else { String::new() };
         let mut text = format!(
@@ -347,7 +349,7 @@ state:
     - {{ from: open, to: past_due, if: '{kind} == "invoice.past_due"' }}
     - {{ from: [open, past_due], to: paid, if: '{kind} == "invoice.paid"' }}
     - {{ from: [open, past_due, paid], to: voided, if: '{kind} == "invoice.voided"' }}
-failure: {{ offset_wait: {offset_wait}{dead_letter} }}
+failure: {{ offset_wait: {offset_wait}, max_open_effects: {open_effects_max}{dead_letter} }}
 retention: {{ dedupe: 30d }}
 "#
         );

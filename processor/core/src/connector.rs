@@ -179,6 +179,8 @@ pub struct Failure {
     pub dead_letter: Option<DeadLetters>,
     /// How often a dead letter is redriven before a person has to insist.
     pub redrives_max: u32,
+    /// Open effects, held ones not counted, at which no new events are taken; at least 1.
+    pub open_effects_max: u64,
 }
 
 /// A topic for dead letters.

@@ -104,7 +104,12 @@ fn connector() -> Connector {
             call("call", "event.id", "http://x/{{ event.id }}"),
             call("receipt", "event.entity", "http://x/{{ event.entity }}"),
         ],
-        failure: Failure { offset_wait: OffsetWait::Forever, dead_letter: None, redrives_max: 5 },
+        failure: Failure {
+            offset_wait: OffsetWait::Forever,
+            dead_letter: None,
+            redrives_max: 5,
+            open_effects_max: 1,
+        },
         retention: Retention { dedupe_ms: 1, replay_ms: 0, payloads_ms: 1 },
     }
 }

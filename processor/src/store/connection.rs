@@ -8,6 +8,8 @@
 
 use std::future::Future;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
@@ -70,6 +72,8 @@ pub struct Settings {
     options: PgConnectOptions,
     /// Rises when connections made before are probably dead.
     moved: watch::Sender<u64>,
+    /// Whether the log has said that sessions have no time-outs.
+    told_unbounded: Arc<AtomicBool>,
 }
 
 impl Settings {
@@ -93,7 +97,7 @@ impl Settings {
             ])
             // Statements are logged by whoever runs them, never with their values.
             .disable_statement_logging();
-        Ok(Self { options, moved: watch::Sender::new(0) })
+        Ok(Self { options, moved: watch::Sender::new(0), told_unbounded: Arc::default() })
     }
 
     /// The same for the few statements that run all the time: each is planned once for a connection.
@@ -108,7 +112,7 @@ impl Settings {
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
         ]);
-        Self { options, moved: self.moved.clone() }
+        Self { options, ..self.clone() }
     }
 
     /// Opens one connection, named after its task.
@@ -123,10 +127,16 @@ impl Settings {
                 Ok(connected) => connected?,
                 Err(elapsed) => return Err(sqlx::Error::Io(elapsed.into()).into()),
             };
-        let read_only: bool = sqlx::query_file_scalar!("src/store/sql/connection_read_only.sql")
-            .fetch_one(&mut connection)
-            .await?;
-        if read_only {
+        let state = sqlx::query_file!("src/store/sql/connection_state.sql");
+        let state = state.fetch_one(&mut connection).await?;
+        if state.unbounded && !self.told_unbounded.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                remedy = "give a pooler the connect_query of deploy/pgbouncer.ini",
+                "sessions of this database have no time-outs: something between takes no settings \
+                 from clients, and locks of a dead worker may stay"
+            );
+        }
+        if state.read_only {
             let source = sqlx::Error::Configuration("the server is read-only".into());
             return Err(StoreError::Unavailable { code: "25006".to_owned(), source: Said(source) });
         }

@@ -1,7 +1,7 @@
 //! Migrations: plain SQL, forward only, in their own schema.
 
-use sqlx::PgConnection;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
+use sqlx::{Connection as _, PgConnection, query_file};
 
 use super::error::StoreError;
 
@@ -72,12 +72,19 @@ impl From<MigrateError> for SchemaError {
     }
 }
 
-/// Applies what is missing. Several may run at once; one does the work.
+/// Applies what is missing, all of it or nothing. Several may run at once; one does the work. Its lock is
+/// that of a transaction, and so are all steps: through a pooler each transaction has a session of its own.
 ///
 /// # Errors
 /// When a migration fails or one that was applied has changed since.
 pub async fn up(connection: &mut PgConnection) -> Result<(), SchemaError> {
-    Ok(migrator().run(connection).await?)
+    let mut migrator = migrator();
+    migrator.set_locking(false);
+    let store = |error: sqlx::Error| SchemaError::Store(error.into());
+    let mut tx = connection.begin().await.map_err(store)?;
+    query_file!("src/store/sql/migrate_lock.sql").execute(&mut *tx).await.map_err(store)?;
+    migrator.run(&mut *tx).await?;
+    tx.commit().await.map_err(store)
 }
 
 /// What is applied and what is missing. Only reads, so that a role without the right to change the

@@ -37,6 +37,16 @@ pub struct Takeover {
     pub sent: bool,
 }
 
+/// How many effects of a connector are open that no person has to look at; counted up to `most`.
+pub async fn backlog(connection: &mut PgConnection, connector_id: i32, most: u64) -> Result<u64> {
+    let row = query_file!(
+        "src/store/sql/effect_backlog.sql",
+        connector_id,
+        i64::try_from(most).unwrap_or(i64::MAX)
+    );
+    Ok(u64::try_from(row.fetch_one(connection).await?.open).unwrap_or(0))
+}
+
 /// Locks up to `limit` claims of dead workers on these effects; others skip them.
 pub async fn orphans(
     tx: &mut PgConnection,

@@ -84,6 +84,7 @@ pub struct ConnectorMetrics {
     batch_bytes: Sizes,
     partitions_assigned: Level,
     partitions_stopped: Level,
+    intake_paused: Level,
     uncommitted: Level,
     /// Of effects, then of dead letters.
     outbox: Vec<Count>,
@@ -137,6 +138,7 @@ impl ConnectorMetrics {
             batch_bytes: families.batch_bytes.sizes([name]),
             partitions_assigned: families.partitions_assigned.with([name]),
             partitions_stopped: families.partitions_stopped.with([name]),
+            intake_paused: families.intake_paused.with([name]),
             uncommitted: families.uncommitted_records.with([name]),
             outbox: ["effect", "dead_letter"]
                 .iter()
@@ -292,6 +294,11 @@ impl ConnectorMetrics {
 
     pub fn partitions_stopped(&self, partitions: u64) {
         self.partitions_stopped.set(partitions);
+    }
+
+    /// Whether no new events are taken, since too many effects are open.
+    pub fn intake_paused(&self, paused: bool) {
+        self.intake_paused.set(u64::from(paused));
     }
 
     /// Records read that do not lie below a stored position yet.

@@ -243,6 +243,10 @@ metrics! {
         "oncely_partitions_stopped", &["connector"],
         "Assigned partitions that are stopped until a person accepts the topic.",
     ),
+    IntakePaused => gauge(
+        "oncely_intake_paused", &["connector"],
+        "1 while this process takes no new events, since too many effects are open (max_open_effects).",
+    ),
     Rebalances => counter(
         "oncely_rebalances_total", &["connector", "kind"],
         "Rebalances as this member saw them.",

@@ -13,6 +13,7 @@
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
 //! - [`memory`] – whether it outlives what can come again
+//! - [`backlog`] – how much may be open before nothing new is taken
 //! - [`lease`], [`claims`] – the right to send
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
@@ -22,6 +23,7 @@
 //! - [`late`], [`lines`], [`headers`] – requests and ledger lines made from results; headers as bytes
 
 mod age;
+mod backlog;
 mod call;
 mod claims;
 mod endpoints;
@@ -67,6 +69,7 @@ use rand::Rng as _;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use self::backlog::Backlog;
 use self::claims::Held;
 pub use self::headers::{decode as read_headers, encode as write_headers};
 use self::keeper::Positions;
@@ -94,6 +97,7 @@ struct Shared {
     timing: config::Worker,
     metrics: ConnectorMetrics,
     process_metrics: Metrics,
+    backlog: Backlog,
     /// Wakes the comparison of claims: one may have been lost sight of.
     adopt: Notify,
     /// Something may have come into the outbox.

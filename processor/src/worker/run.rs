@@ -13,6 +13,7 @@ use oncely_core::wanted::Wanted;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::backlog::Backlog;
 use super::claims::Claims;
 use super::keeper::Keeper;
 use super::lane::Lane;
@@ -109,6 +110,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         timing: parts.settings.worker,
         metrics: parts.metrics.connector(&ConnectorShape::of(&parts.connector)),
         process_metrics: parts.metrics.clone(),
+        backlog: Backlog::new(parts.connector.failure.open_effects_max),
         adopt: Notify::new(),
         outbox: Notify::new(),
         redrive: Notify::new(),

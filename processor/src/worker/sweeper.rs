@@ -12,6 +12,7 @@ use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use tokio::sync::watch;
 
+use super::backlog::Turn;
 use super::claims::{Claims, Held};
 use super::lease::Lease;
 use super::lines::{self, Written};
@@ -71,6 +72,7 @@ impl Sweeper {
         let mut adopt_last: Option<Moment> = None;
         let mut retention_last: Option<Moment> = None;
         let mut seen_last: Option<Moment> = None;
+        let mut backlog_at = self.owes().then(clock::now);
         let mut stop = self.stop.clone();
         let mut adopt = false;
         loop {
@@ -101,6 +103,10 @@ impl Sweeper {
             }
             if swept.is_ok() && passed(&mut blocked_last, BLOCKED_EVERY) {
                 swept = self.session.patience().bounded(self.wake_blocked()).await;
+            }
+            if swept.is_ok() && backlog_at.is_some_and(|at| clock::now() >= at) {
+                let counted = self.session.patience().bounded(self.count_backlog()).await;
+                swept = counted.map(|next| backlog_at = clock::now().checked_add(next));
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
                 swept = self.session.patience().bounded(self.retention()).await;
@@ -335,6 +341,33 @@ impl Sweeper {
         shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
         self.pipeline.send(Message::LetGo(woken.skipped));
         Ok(())
+    }
+
+    /// Whether events of this connector can leave effects open.
+    fn owes(&self) -> bool {
+        !self.shared.connector.effects.is_empty()
+    }
+
+    /// Counts what is open, and says when to do so again.
+    async fn count_backlog(&mut self) -> Result<Duration, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let begun = clock::now();
+        let (id, max_open_effects) = (shared.connector_id, shared.backlog.max());
+        let connection = self.session.connection().await?;
+        let open = sweep::backlog(connection, id, max_open_effects).await?;
+        match shared.backlog.counted(open) {
+            Some(Turn::Full) => tracing::error!(
+                max_open_effects,
+                remedy = "look at what the effects wait for: oncely effects list --status waiting",
+                "too many effects are open: no new events are taken until calls have caught up"
+            ),
+            Some(Turn::Free) => {
+                tracing::info!(open, "calls have caught up: events are taken again")
+            }
+            None => {}
+        }
+        shared.metrics.intake_paused(shared.backlog.is_full());
+        Ok(shared.backlog.next_look(open, clock::since(begun)))
     }
 
     /// Says that the connector and its effects are run.

@@ -45,6 +45,7 @@ use crate::secret::SecretSource;
 const DAY_MS: u64 = 86_400_000;
 const OFFSET_WAIT_MS: u64 = 60_000;
 const REDRIVES_MAX: u32 = 5;
+const OPEN_EFFECTS_MAX: u64 = 1_000_000;
 const DEDUPE_MS: u64 = 90 * DAY_MS;
 const PAYLOADS_MS: u64 = 30 * DAY_MS;
 const BYTES_MAX: u64 = 1 << 20;
@@ -213,8 +214,14 @@ impl<'a> Compiler<'a> {
         let raw = raw.failure.as_ref().and_then(Field::get);
         let redrives = raw.and_then(|raw| raw.max_redrives.as_ref()?.get());
         let redrives_max = redrives.copied().unwrap_or(REDRIVES_MAX);
+        let open = raw.and_then(|raw| raw.max_open_effects.as_ref()?.valid());
+        if let Some((span, _)) = open.filter(|(_, open)| **open == 0) {
+            let text = "with no effect open nothing would ever be taken";
+            self.add(Finding::new(Code::OutOfRange, span, text).help("write 1 or more"));
+        }
+        let open_effects_max = open.map_or(OPEN_EFFECTS_MAX, |(_, open)| *open);
         let dead_letter = self.dead_letter(raw, topics.map_or(&[], Vec::as_slice));
-        Failure { offset_wait, dead_letter, redrives_max }
+        Failure { offset_wait, dead_letter, redrives_max, open_effects_max }
     }
 
     fn dead_letter(

@@ -224,6 +224,9 @@ pub(crate) struct RawFailure {
     pub(crate) headers: Option<Field<Vec<Field<RawLetterHeaders>>>>,
     /// How often a dead letter is redriven before a person has to insist; 5 unless set.
     pub(crate) max_redrives: Option<Field<u32>>,
+    /// How many effects may be open (those that are held not counted) before no new events are taken
+    /// until calls have caught up; 1000000 unless set.
+    pub(crate) max_open_effects: Option<Field<u64>>,
 }
 
 /// Names of headers that readers of dead letters know.

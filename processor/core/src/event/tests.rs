@@ -39,7 +39,12 @@ fn connector(fingerprint: FingerprintRule) -> Connector {
             on_invalid: OnInvalid::Quarantine,
         }),
         effects: Vec::new(),
-        failure: Failure { offset_wait: OffsetWait::Forever, dead_letter: None, redrives_max: 5 },
+        failure: Failure {
+            offset_wait: OffsetWait::Forever,
+            dead_letter: None,
+            redrives_max: 5,
+            open_effects_max: 1,
+        },
         retention: Retention { dedupe_ms: 1, replay_ms: 0, payloads_ms: 1 },
     }
 }

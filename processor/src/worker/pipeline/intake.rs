@@ -65,9 +65,10 @@ impl Pipeline {
         metrics.stage(Stage::Decode, clock::since(begun));
     }
 
-    /// Gives idle writers what lies in their queues, and busy ones a full batch for later.
+    /// Gives idle writers what lies in their queues, and busy ones a full batch for later. While too much is
+    /// open the queues stay as they are, and their bounds hold the consumer up.
     pub(super) fn dispatch(&mut self) {
-        if self.waiting.len() > WAITING_MAX {
+        if self.waiting.len() > WAITING_MAX || self.shared.backlog.is_full() {
             return;
         }
         let mut released: usize = 0;

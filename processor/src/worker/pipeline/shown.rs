@@ -38,7 +38,8 @@ impl Pipeline {
     pub(super) fn show_flow(&mut self) {
         let uncommitted: usize =
             self.partitions.values().map(|partition| partition.tracker.unfinished()).sum();
-        if uncommitted == 0 {
+        // A pause is told as what it is.
+        if uncommitted == 0 || self.shared.backlog.is_full() {
             self.moved_last = clock::now();
         }
         self.show_partitions();
