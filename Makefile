@@ -40,7 +40,8 @@ matrix: servers ## Kill a worker at every crash point, for every class of provid
 soak: servers ## Rounds of random faults until ROUNDS are done; SEED=n plays the rounds from that seed on
 	$(CARGO) test -p oncely-tests --test soak -- --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),$(shell date +%s))
 
-servers: ## Install what is missing, and fetch PostgreSQL and Kafka into the cache
+servers: ## Install what is missing, and fetch PostgreSQL, PgBouncer and Kafka into the cache
 	@tests/install
 	@tests/postgres/fetch
+	@tests/pgbouncer/fetch
 	@tests/kafka/fetch

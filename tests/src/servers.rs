@@ -1,9 +1,10 @@
 //! One Kafka and one PostgreSQL for all stories of a test program; they end with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use oncely_rig::kafka::{Kafka, KafkaOptions};
+use oncely_rig::pooler::Pooler;
 use oncely_rig::postgres::{Cluster, PostgresOptions};
 
 /// The broker that stories share. Each story has topics and a group of its own.
@@ -16,6 +17,28 @@ pub fn kafka() -> &'static Kafka {
 pub fn postgres() -> &'static Cluster {
     static POSTGRES: OnceLock<Cluster> = OnceLock::new();
     POSTGRES.get_or_init(|| lasting(async { Cluster::start(&options()).await.unwrap() }))
+}
+
+/// Server connections of a pooler: fewer than the sessions of one worker.
+const POOLED: u16 = 8;
+
+/// A pooler before a cluster, with the settings that come with the program.
+pub async fn pooler(cluster: &Cluster) -> Pooler {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/pgbouncer.ini");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines = text.lines().map(|line| match line.split_once(" = ") {
+        Some(("oncely", server)) => {
+            let (_, query) = server.split_once("connect_query").expect("sessions have settings");
+            format!("* = {{server}} connect_query{query}")
+        }
+        Some(("listen_addr", _)) => "listen_addr = 127.0.0.1".to_owned(),
+        Some(("listen_port", _)) => "listen_port = {port}".to_owned(),
+        Some(("default_pool_size", _)) => "default_pool_size = {connections}".to_owned(),
+        Some(("auth_type", _)) => "auth_type = any".to_owned(),
+        _ => line.to_owned(),
+    });
+    let settings: Vec<String> = lines.collect();
+    Pooler::start(cluster, POOLED, &settings.join("\n")).await.unwrap()
 }
 
 /// How the shared cluster is made, and the clusters of stories that break one.

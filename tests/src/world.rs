@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use oncely_rig::kafka::Kafka;
 use oncely_rig::places::Scratch;
+use oncely_rig::pooler::Pooler;
 use oncely_rig::postgres::{Cluster, Wire};
 use oncely_rig::provider::Provider;
 use oncely_rig::proxy::Proxy;
@@ -48,6 +49,8 @@ pub struct World {
     pub smtp_proxy: Proxy,
     /// Between workers and PostgreSQL.
     pub database_proxy: Proxy,
+    /// Between the proxy and PostgreSQL, where [`Plan::pooled`] asked for one.
+    pub pooler: Option<Pooler>,
     pub workers: Vec<Worker>,
     plan: Plan,
     kafka: Option<KafkaOf>,

@@ -25,6 +25,7 @@ mod main_job;
 mod models;
 mod network;
 mod ordering;
+mod outages;
 mod poison;
 mod profiles;
 mod publishing;

@@ -5,6 +5,8 @@
 //! - [`provider`]: the fake provider, with faults and a log that a checker can count in.
 //! - [`proxy`]: a network that stalls, cuts, and loses the answer to a `COMMIT`.
 //! - [`child`]: a program that dies with the program that started it, even when that one is killed.
+//! - [`disk`]: a disk of a few megabytes, to be filled up.
+//! - [`pooler`]: a private PgBouncer in front of a cluster.
 //! - [`places`]: where fetched binaries are kept and looked for, and free ports.
 //! - [`wait`]: waiting for a state, with a bound and an error that says what was waited for.
 //!
@@ -24,10 +26,12 @@
 
 pub mod child;
 mod clock;
+pub mod disk;
 pub mod error;
 pub mod kafka;
 mod net;
 pub mod places;
+pub mod pooler;
 pub mod postgres;
 pub mod provider;
 pub mod proxy;

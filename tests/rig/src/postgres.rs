@@ -19,6 +19,7 @@ pub use binaries::Binaries;
 pub use wire::{Row, Wire};
 
 use crate::child::{Child, ChildSpec, Signal};
+use crate::disk::SmallDisk;
 use crate::places::{self, RunAs, Scratch};
 use crate::{RigError, wait};
 
@@ -30,6 +31,8 @@ const STOP_MS_MAX: u64 = 30_000;
 const SOCKET_DIR_BYTES_MAX: usize = 85;
 /// The only user of a cluster; it needs no password on 127.0.0.1.
 const USER: &str = "postgres";
+/// Where tables lie on a disk of their own.
+const TABLESPACE: &str = "small";
 
 /// How a cluster is made. The default is PostgreSQL's own defaults.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +44,8 @@ pub struct PostgresOptions {
     pub base_dir: Option<PathBuf>,
     /// Settings as in `postgresql.conf`; the later of two wins.
     pub settings: Vec<(String, String)>,
+    /// Tables and indexes lie on a disk of so many bytes, which can be filled up; the log does not.
+    pub small_disk: Option<u64>,
 }
 
 impl PostgresOptions {
@@ -71,6 +76,7 @@ pub struct Cluster {
     server: Option<Child>,
     // After the server, so that it is dropped when nobody writes there any more.
     scratch: Scratch,
+    disk: Option<SmallDisk>,
 }
 
 impl Cluster {
@@ -93,10 +99,25 @@ impl Cluster {
         scratch.give_to(run_as)?;
         initdb(&binaries, run_as, scratch.path()).await?;
         let port = places::free_port()?;
-        let settings = options.settings.clone();
-        let mut cluster = Self { binaries, run_as, settings, port, server: None, scratch };
+        let mut settings = options.settings.clone();
+        let disk = options.small_disk.map(|bytes| SmallDisk::mount(bytes, run_as)).transpose()?;
+        if disk.is_some() {
+            settings.push(("default_tablespace".to_owned(), TABLESPACE.to_owned()));
+        }
+        let mut cluster = Self { binaries, run_as, settings, port, server: None, scratch, disk };
         cluster.start_again().await?;
+        if let Some(disk) = &cluster.disk {
+            let place = disk.path().display();
+            let statement = format!("CREATE TABLESPACE {TABLESPACE} LOCATION '{place}'");
+            cluster.connect("postgres").await?.run(&statement).await?;
+        }
         Ok(cluster)
+    }
+
+    /// The disk that its tables lie on, where [`PostgresOptions::small_disk`] asked for one.
+    #[must_use]
+    pub const fn disk(&self) -> Option<&SmallDisk> {
+        self.disk.as_ref()
     }
 
     /// Where to connect: `postgres://postgres@127.0.0.1:PORT/DATABASE`.

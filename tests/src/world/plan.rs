@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use oncely_rig::kafka::{Kafka, KafkaOptions};
 use oncely_rig::places::Scratch;
-use oncely_rig::postgres::Cluster;
+use oncely_rig::pooler::Pooler;
+use oncely_rig::postgres::{Cluster, PostgresOptions};
 use oncely_rig::provider::{Provider, ProviderOptions};
 use oncely_rig::proxy::Proxy;
 
@@ -28,6 +29,8 @@ pub struct Plan {
     pub(super) env: Vec<(String, String)>,
     brokers: u16,
     own_postgres: bool,
+    small_disk: Option<u64>,
+    pooled: bool,
     sampled: bool,
     apply_delay_ms: u64,
 }
@@ -43,6 +46,8 @@ impl Plan {
             env: Vec::new(),
             brokers: 0,
             own_postgres: false,
+            small_disk: None,
+            pooled: false,
             sampled: true,
             apply_delay_ms: 0,
         }
@@ -89,6 +94,20 @@ impl Plan {
         self
     }
 
+    /// A PostgreSQL of the story's own whose tables lie on a disk of so many bytes, to be filled up.
+    #[must_use]
+    pub fn small_disk(mut self, bytes: u64) -> Self {
+        (self.own_postgres, self.small_disk) = (true, Some(bytes));
+        self
+    }
+
+    /// Workers reach PostgreSQL by a PgBouncer in transaction mode.
+    #[must_use]
+    pub fn pooled(mut self) -> Self {
+        self.pooled = true;
+        self
+    }
+
     /// Without the watch over committed offsets, for stories that end a topic's history.
     #[must_use]
     pub fn unsampled(mut self) -> Self {
@@ -106,7 +125,8 @@ impl Plan {
     /// Makes all of it; no worker runs yet.
     pub async fn start(self) -> World {
         let cluster = if self.own_postgres {
-            ClusterOf::Own(Box::new(Cluster::start(&servers::options()).await.unwrap()))
+            let options = PostgresOptions { small_disk: self.small_disk, ..servers::options() };
+            ClusterOf::Own(Box::new(Cluster::start(&options).await.unwrap()))
         } else {
             ClusterOf::Shared(servers::postgres())
         };
@@ -149,7 +169,12 @@ impl Plan {
         let provider = Provider::start(&options).await.unwrap();
         let provider_proxy = Proxy::start(provider.http_addr().to_string()).await.unwrap();
         let smtp_proxy = Proxy::start(provider.smtp_addr().to_string()).await.unwrap();
-        let database_proxy = Proxy::start(cluster_ref.address()).await.unwrap();
+        let pooler = match self.pooled {
+            true => Some(servers::pooler(cluster_ref).await),
+            false => None,
+        };
+        let database = pooler.as_ref().map_or_else(|| cluster_ref.address(), Pooler::address);
+        let database_proxy = Proxy::start(database).await.unwrap();
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let producer = Producer::new(&kafka_ref.bootstrap());
         let bootstrap = kafka_ref.bootstrap();
@@ -164,6 +189,7 @@ impl Plan {
             provider_proxy,
             smtp_proxy,
             database_proxy,
+            pooler,
             workers: Vec::new(),
             plan: self,
             kafka: Some(kafka),

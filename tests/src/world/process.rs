@@ -163,7 +163,12 @@ impl World {
     /// The settings of workers and commands.
     pub(super) fn environment(&self) -> Vec<(OsString, OsString)> {
         let plan = &self.plan;
-        let database = self.database_proxy.through(&self.postgres().url(&self.name));
+        let url = self.postgres().url(&self.name);
+        let url = match &self.pooler {
+            Some(pooler) => url.replace(&self.postgres().address(), &pooler.address()),
+            None => url,
+        };
+        let database = self.database_proxy.through(&url);
         let ms = |value: u64| format!("{value}ms");
         let drain = ms(plan.session_ms.saturating_sub(1_000).max(500));
         let mut all: Vec<(OsString, OsString)> = Vec::new();

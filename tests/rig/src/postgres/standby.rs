@@ -59,6 +59,7 @@ impl Cluster {
             port: places::free_port()?,
             server: None,
             scratch,
+            disk: None,
         };
         standby.start_again().await?;
         Ok(standby)
