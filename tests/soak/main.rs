@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use oncely_rig::kafka::{Kafka, KafkaOptions};
-use oncely_rig::postgres::Cluster;
+use oncely_rig::postgres::{Cluster, PostgresOptions};
 use oncely_tests::{jobs, servers};
 use plan::Plan;
 use round::Played;
@@ -36,6 +36,8 @@ use round::Played;
 /// Rounds without a wish, as all tests run them, and the seed of the first.
 const ROUNDS: u64 = 3;
 const SEED: u64 = 1;
+/// Room for the tables of a round.
+const DISK: u64 = 64 << 20;
 /// Rounds at once.
 const JOBS: usize = 3;
 
@@ -56,7 +58,8 @@ impl Lane {
         let kafka = KafkaOptions::new(self.brokers);
         let kafka = kafka.with("group.consumer.heartbeat.interval.ms", "2000");
         let kafka = Kafka::start(&kafka).await.unwrap();
-        let cluster = Cluster::start(&servers::options()).await.unwrap();
+        let options = PostgresOptions { small_disk: Some(DISK), ..servers::options() };
+        let cluster = Cluster::start(&options).await.unwrap();
         (Box::new(kafka), Box::new(cluster))
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) letters: bool,
     /// Whether records are published as well.
     pub(crate) publishes: bool,
+    /// Whether workers reach PostgreSQL by a pooler.
+    pub(crate) pooled: bool,
     pub(crate) latency_ms: u64,
     pub(crate) faults: Vec<Planned>,
 }
@@ -64,6 +66,8 @@ pub(crate) enum Fault {
     Broker,
     /// PostgreSQL stops at once, and comes back.
     Postgres,
+    /// The disk of its tables is full for a while.
+    Disk,
     /// The way to PostgreSQL.
     Database(Network),
     /// The way to the provider.
@@ -102,11 +106,11 @@ pub(crate) enum Network {
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workers, partitions, protocol, offset_wait, letters, .. } = self;
-        let Self { publishes, latency_ms, .. } = self;
+        let Self { publishes, pooled, latency_ms, .. } = self;
         write!(
             out,
             "{workers} workers, {partitions} partitions, {protocol}, offset_wait {offset_wait}, \
-             letters {letters}, publishes {publishes}, latency {latency_ms} ms"
+             letters {letters}, publishes {publishes}, pooled {pooled}, latency {latency_ms} ms"
         )?;
         for Planned { fault, at_ms, lasts_ms } in &self.faults {
             write!(out, "; {at_ms} ms +{lasts_ms}: {fault}")?;
@@ -136,6 +140,7 @@ impl Plan {
             offset_wait: *dice.pick::<&str>(&["60s", "60s", "0s", "2s"]),
             letters: dice.one_in(3),
             publishes: dice.one_in(3),
+            pooled: dice.one_in(4),
             latency_ms: 5 + dice.roll(35),
             faults: Vec::new(),
         };
@@ -164,7 +169,7 @@ impl Plan {
 }
 
 fn fault(dice: &mut Dice) -> Fault {
-    match dice.roll(20) {
+    match dice.roll(21) {
         0..=4 => Fault::Crash(order(dice)),
         5 | 6 => Fault::Kill,
         7 | 8 => Fault::Freeze,
@@ -177,7 +182,8 @@ fn fault(dice: &mut Dice) -> Fault {
         16 => Fault::Provider(network(dice)),
         17 => Fault::ProviderDown,
         18 => Fault::ProviderBad,
-        _ => Fault::ProviderSlow,
+        19 => Fault::ProviderSlow,
+        _ => Fault::Disk,
     }
 }
 

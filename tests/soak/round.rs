@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use oncely::crash::{Action, Order};
+use oncely_rig::disk::SmallDisk;
 use oncely_rig::kafka::Kafka;
 use oncely_rig::postgres::Cluster;
 use oncely_rig::provider::{Fault as Answer, FaultRates};
@@ -99,6 +100,7 @@ impl Round {
         wiring.protocol = plan.protocol;
         wiring.offset_wait = plan.offset_wait;
         let story = World::plan(wiring).partitions(plan.partitions).lease_ms(LEASE_MS);
+        let story = if plan.pooled { story.pooled() } else { story };
         let world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
         world.provider.set_latency(Duration::from_millis(plan.latency_ms));
         if plan.publishes {
@@ -212,6 +214,7 @@ impl Round {
                 break_network(&self.world.provider_proxy, *network);
                 break_network(&self.world.smtp_proxy, *network);
             }
+            Fault::Disk => self.disk().fill().unwrap(),
             Fault::LostCommit => self.world.database_proxy.set(Mode::lose_commit()),
             Fault::ProviderDown => self.world.provider.listener_off().await,
             Fault::ProviderBad => self.world.provider.set_rates(bad_answers(&self.plan)),
@@ -230,6 +233,7 @@ impl Round {
             }
             Fault::Kill | Fault::Join | Fault::Leave | Fault::Broker => {}
             Fault::Postgres => self.world.own_postgres().start_again().await.unwrap(),
+            Fault::Disk => self.disk().free().unwrap(),
             Fault::Database(_) | Fault::LostCommit => self.world.database_proxy.set(Mode::Pass),
             Fault::Provider(_) => {
                 // What lies in the network for longer than a provider declares is nobody's promise.
@@ -299,6 +303,7 @@ impl Round {
     async fn heal(&mut self) {
         self.world.provider.heal();
         self.world.provider.listener_on().await.unwrap();
+        self.disk().free().unwrap();
         self.world.own_postgres().start_again().await.unwrap();
         for proxy in
             [&self.world.database_proxy, &self.world.provider_proxy, &self.world.smtp_proxy]
@@ -307,6 +312,10 @@ impl Round {
         }
         self.world.provider.set_latency(Duration::from_millis(self.plan.latency_ms));
         self.top_up();
+    }
+
+    fn disk(&self) -> &SmallDisk {
+        self.world.postgres().disk().expect("rounds are played on a small disk")
     }
 
     /// One that runs and is not the last of those.
