@@ -55,7 +55,8 @@ CREATE VIEW oncely.wired AS
                         AND w.started_at < now() - interval '2 minutes'
                         AND w.heartbeat_at > now() - make_interval(secs => w.lease_ms / 1000.0));
 
--- One row a business id: the dedupe key and, at once, the history of its entity. Insert-only.
+-- One row a business id: the dedupe key and, at once, the history of its entity. Insert-only; that of an event
+-- that waits (`deferred`) is replaced by what it came to.
 -- `effects` names what the event owes, shared effects included.
 CREATE TABLE oncely.inbox (
     key             uuid        NOT NULL PRIMARY KEY,
@@ -67,7 +68,7 @@ CREATE TABLE oncely.inbox (
     first_partition integer     NOT NULL CHECK (first_partition >= 0),
     source          integer     NOT NULL,
     outcome         text        COLLATE "C" NOT NULL
-        CHECK (outcome IN ('applied', 'stale', 'ignored', 'quarantined', 'dead_lettered')),
+        CHECK (outcome IN ('applied', 'stale', 'ignored', 'quarantined', 'dead_lettered', 'deferred')),
     tenant          text        COLLATE "C" NOT NULL,
     from_state      text        COLLATE "C",
     to_state        text        COLLATE "C",
@@ -237,7 +238,8 @@ CREATE TABLE oncely.payload (
 -- Dead letters and quarantine. Keyed by coordinates, or by the effect that was rejected. One that is closed needs
 -- nobody any more; `closed_as` is the outcome that it had in the end, or what a person said. `redrive_at`: a person
 -- wants the record decided again, and `release` that it is run although it is in quarantine. `letter`: it is to go to
--- its connector's topic, and is not in the outbox yet.
+-- its connector's topic, and is not in the outbox yet. `holds`: the entity whose events above `held_version` wait
+-- until it is closed.
 CREATE TABLE oncely.parked (
     id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event             uuid,
@@ -247,6 +249,8 @@ CREATE TABLE oncely.parked (
     record_offset     bigint      CHECK (record_offset >= 0),
     record_timestamp  bigint,
     parked_at         timestamptz NOT NULL DEFAULT now(),
+    holds             uuid,
+    held_version      bigint      CHECK (held_version >= 0),
     record_partition  integer     CHECK (record_partition >= 0),
     source            integer,
     connector         integer     NOT NULL,
@@ -269,7 +273,8 @@ CREATE TABLE oncely.parked (
     CHECK ((source IS NULL) = (record_partition IS NULL)),
     CHECK ((closed_at IS NULL) = (closed_as IS NULL)),
     CHECK (redrive_at IS NULL OR (closed_at IS NULL AND effect IS NULL)),
-    CHECK (NOT release OR redrive_at IS NOT NULL)
+    CHECK (NOT release OR redrive_at IS NOT NULL),
+    CHECK ((holds IS NULL) = (held_version IS NULL))
 );
 CREATE UNIQUE INDEX parked_record ON oncely.parked (source, record_partition, record_offset)
     WHERE effect IS NULL;
@@ -279,6 +284,49 @@ CREATE INDEX parked_event ON oncely.parked (event) WHERE event IS NOT NULL;
 CREATE INDEX parked_open ON oncely.parked (connector, kind) WHERE closed_at IS NULL;
 CREATE INDEX parked_wanted ON oncely.parked (connector, redrive_at) WHERE redrive_at IS NOT NULL;
 CREATE INDEX parked_letters ON oncely.parked (connector, id) WHERE letter;
+CREATE INDEX parked_holds ON oncely.parked (holds) WHERE holds IS NOT NULL AND closed_at IS NULL;
+
+-- Events that wait for others of their entity: for a version that is missing (`gap`, until `due_at`), or behind one
+-- that is parked (`parked`, until a person has closed that; `due_at` is `infinity`). They go in the order of their
+-- versions, by the transaction that brings what they waited for, or one of their connector's workers. A row that is
+-- closed has lost its bytes and says as what its event ended; `escalated`, that what it waited for did not come.
+CREATE TABLE oncely.deferred (
+    id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event            uuid        NOT NULL,
+    entity           uuid        NOT NULL,
+    fingerprint      uuid        NOT NULL,
+    version          bigint      NOT NULL CHECK (version >= 0),
+    record_offset    bigint      NOT NULL CHECK (record_offset >= 0),
+    record_timestamp bigint,
+    deferred_at      timestamptz NOT NULL DEFAULT now(),
+    due_at           timestamptz NOT NULL,
+    closed_at        timestamptz,
+    record_partition integer     NOT NULL CHECK (record_partition >= 0),
+    source           integer     NOT NULL,
+    connector        integer     NOT NULL,
+    escalated        boolean     NOT NULL DEFAULT false,
+    cause            text        COLLATE "C" NOT NULL CHECK (cause IN ('gap', 'parked')),
+    closed_as        text        COLLATE "C",
+    tenant           text        COLLATE "C" NOT NULL,
+    business_id      text        COLLATE "C" NOT NULL CHECK (length(business_id) BETWEEN 1 AND 512),
+    record_key       bytea,
+    value            bytea,
+    headers          bytea       NOT NULL,
+    CHECK ((closed_at IS NULL) = (closed_as IS NULL)),
+    CHECK (NOT escalated OR closed_at IS NOT NULL)
+);
+CREATE UNIQUE INDEX deferred_event ON oncely.deferred (event) WHERE closed_at IS NULL;
+CREATE INDEX deferred_open ON oncely.deferred (connector, due_at) WHERE closed_at IS NULL;
+CREATE INDEX deferred_entity ON oncely.deferred (entity, version, id) WHERE closed_at IS NULL;
+CREATE INDEX deferred_history ON oncely.deferred (event);
+CREATE INDEX deferred_age ON oncely.deferred (connector, closed_at) WHERE closed_at IS NOT NULL;
+
+-- How far the versions of an entity were decided, where that is beyond the one that it stands at: by events that
+-- were ignored or parked. They are not missing, so nothing waits for them.
+CREATE TABLE oncely.passed (
+    entity  uuid   NOT NULL PRIMARY KEY,
+    version bigint NOT NULL CHECK (version >= 0)
+) WITH (fillfactor = 80);
 
 -- Records that are to be published: those of `publish` effects, whose key is the message id, and dead
 -- letters for their topic. What is sent is rendered from the effect's request or from the parked row. Rows

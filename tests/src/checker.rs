@@ -148,5 +148,5 @@ impl World {
 
 /// Whether a record with this fate leaves a row in the inbox.
 const fn is_remembered(fate: Fate) -> bool {
-    matches!(fate, Fate::Applied | Fate::Stale | Fate::AppliedOrStale)
+    matches!(fate, Fate::Applied | Fate::Stale | Fate::AppliedOrStale | Fate::Deferred)
 }

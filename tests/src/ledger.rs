@@ -11,6 +11,8 @@ pub enum Fate {
     Stale,
     /// Two versions race over two partitions: either.
     AppliedOrStale,
+    /// It waits behind a parked record of its entity, at the end as well.
+    Deferred,
     /// The connector does not want it.
     Ignored,
     /// Set aside for this reason, in the dead letters or in the quarantine.
@@ -72,14 +74,17 @@ pub struct Ledger {
     pub overrides: u64,
 }
 
+/// Whether its first copy is remembered under its id.
+const fn is_known(fate: Fate) -> bool {
+    matches!(fate, Fate::Applied | Fate::Stale | Fate::AppliedOrStale | Fate::Deferred)
+}
+
 impl Ledger {
     /// Where copies of each business id lie.
     pub fn copies(&self) -> BTreeMap<&str, Vec<&Sent>> {
         let mut copies: BTreeMap<&str, Vec<&Sent>> = BTreeMap::new();
         for sent in &self.sent {
-            if let (Some(id), Fate::Applied | Fate::Stale | Fate::AppliedOrStale) =
-                (&sent.id, sent.fate)
-            {
+            if let (Some(id), true) = (&sent.id, is_known(sent.fate)) {
                 copies.entry(id).or_default().push(sent);
             }
         }

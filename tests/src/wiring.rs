@@ -277,6 +277,9 @@ pub struct Wiring {
     /// Where the invoice stands in an event.
     pub state_key: &'static str,
     pub version: &'static str,
+    /// What becomes of later versions while one is missing, and while one is parked.
+    pub on_gap: &'static str,
+    pub on_parked: &'static str,
     pub kind: &'static str,
     pub offset_wait: &'static str,
     pub open_effects_max: u32,
@@ -308,6 +311,8 @@ impl Wiring {
                        fingerprint: [event.type, event.data.amount, event.data.currency] }",
             state_key: "event.data.invoice",
             version: "event.version",
+            on_gap: "apply",
+            on_parked: "apply",
             kind: "event.type",
             offset_wait: "60s",
             open_effects_max: 100_000,
@@ -330,6 +335,7 @@ impl Wiring {
         }
         let Self { name, topic, group, start, protocol, decode, matches, .. } = self;
         let Self { identity, state_key, version, kind, offset_wait, open_effects_max, .. } = self;
+        let Self { on_gap, on_parked, .. } = self;
         let dead_letter =
             if self.dead_letter { format!(", dead_letter: {topic}.dlq") } else { String::new() };
         let mut text = format!(
@@ -343,7 +349,8 @@ identity: {identity}
 state:
   entity: invoice
   key: {state_key}
-  version: {{ from: {version} }}
+  version: {{ from: {version}, on_gap: {on_gap} }}
+  on_parked: {on_parked}
   initial: open
   transitions:
     - {{ from: open, to: past_due, if: '{kind} == "invoice.past_due"' }}

@@ -91,11 +91,8 @@ pub(super) fn how_to_write(field: &str) -> Option<&'static str> {
 }
 
 /// Words of the language that this version refuses, and what can be done instead.
-const WORDS: [(&str, &str); 3] = [
-    ("on_gap: wait", "use `on_gap: apply`: a later version applies, the missing one is then stale"),
-    ("avro", "only `json` is read"),
-    ("protobuf", "only `json` is read"),
-];
+const WORDS: [(&str, &str); 2] =
+    [("avro", "only `json` is read"), ("protobuf", "only `json` is read")];
 
 /// Fields of the language that this version refuses, and what can be done instead.
 const FIELDS: [(&str, &str); 10] = [

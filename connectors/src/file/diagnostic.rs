@@ -141,6 +141,8 @@ codes! {
     WindowNotKnown = "W106",
     /// A text that reads like an expression, where texts are templates.
     BareExpression = "W107",
+    /// Versions that are waited for and that the connector never reads.
+    GapNeverFilled = "W108",
 }
 
 impl Serialize for Code {

@@ -91,6 +91,7 @@ pub enum ExpectedOutcome {
     Ignored,
     Quarantined,
     DeadLettered,
+    Deferred,
 }
 
 impl ExpectedOutcome {
@@ -102,6 +103,7 @@ impl ExpectedOutcome {
             Self::Ignored => "ignored",
             Self::Quarantined => "quarantined",
             Self::DeadLettered => "dead_lettered",
+            Self::Deferred => "deferred",
         }
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EXAMPLES: [&str; 10] = [
+const EXAMPLES: [&str; 11] = [
     "invoice-paid.yaml",
     "invoice-paid-cloudevents.yaml",
     "invoice-receipt-smtp.yaml",
@@ -14,6 +14,7 @@ const EXAMPLES: [&str; 10] = [
     "order-shipped-publish.yaml",
     "order-shipped-webhook.yaml",
     "payout-requested.yaml",
+    "shipment-tracked.yaml",
     "usage-ledger.yaml",
 ];
 

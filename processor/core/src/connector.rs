@@ -41,6 +41,11 @@ impl Connector {
         self.effects.iter().find(|rule| &*rule.id == id)
     }
 
+    /// Whether events may have to wait for others of their entity.
+    pub fn defers(&self) -> bool {
+        self.state.as_ref().is_some_and(StateRules::defers)
+    }
+
     /// Topics that it writes to, as far as its file alone names them; sorted, without repeats.
     pub fn topics_written(&self) -> BTreeSet<String> {
         let fixed = |rule: &EffectRule| match rule.body.request()? {
@@ -155,6 +160,61 @@ pub struct StateRules {
     /// States without a transition out of them are terminal.
     pub transitions: Vec<Transition>,
     pub on_invalid: OnInvalid,
+    pub on_gap: OnGap,
+    pub on_parked: OnParked,
+    /// Events of the connector that may be deferred at a time, give or take a batch of each writer.
+    pub deferred_max: u32,
+}
+
+impl StateRules {
+    /// Whether events may have to wait for others of their entity.
+    pub fn defers(&self) -> bool {
+        matches!(self.on_gap, OnGap::Wait(_)) || self.on_parked == OnParked::Wait
+    }
+}
+
+/// What becomes of an event whose version is more than one above the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnGap {
+    /// It applies; what is missing is stale when it comes.
+    Apply,
+    Wait(GapWait),
+}
+
+/// How long an event waits for the missing ones, and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GapWait {
+    pub wait_ms: u64,
+    pub then: AfterWait,
+    /// The version that an entity begins with; without it any version does.
+    pub first: Option<i64>,
+}
+
+/// What becomes of the event that has waited longest for a version that did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterWait {
+    /// It applies over the gap, and what follows without another one.
+    Apply,
+    /// It is set aside; those behind it wait for their own time.
+    Quarantine,
+}
+
+impl AfterWait {
+    /// The word of the connector file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Quarantine => "quarantine",
+        }
+    }
+}
+
+/// What becomes of later events of an entity while one of its records is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnParked {
+    Apply,
+    /// They wait, in their order, until a person has decided about it.
+    Wait,
 }
 
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oncely_core::connector::{
     BodyRule, CallRule, Connector, Decode, EffectBody, EffectRule, Envelope, Failure,
-    FingerprintRule, GroupProtocol, HttpRule, Identity, Limits, OffsetWait, OnConflict, OnInvalid,
-    OnStale, OnUnknown, Profile, RequestRule, Retention, Source, Start, StateRules, Timeout,
-    Transition,
+    FingerprintRule, GroupProtocol, HttpRule, Identity, Limits, OffsetWait, OnConflict, OnGap,
+    OnInvalid, OnParked, OnStale, OnUnknown, Profile, RequestRule, Retention, Source, Start,
+    StateRules, Timeout, Transition,
 };
 use oncely_core::decide::{EffectRow, Ending, InboxRow, Input, Known, Place, Plan, decide};
 use oncely_core::effect::order::{OpenEffect, Turn};
@@ -99,6 +99,9 @@ fn connector() -> Connector {
                 condition: None,
             }],
             on_invalid: OnInvalid::Quarantine,
+            on_gap: OnGap::Apply,
+            on_parked: OnParked::Apply,
+            deferred_max: 10,
         }),
         effects: vec![
             call("call", "event.id", "http://x/{{ event.id }}"),

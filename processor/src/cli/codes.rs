@@ -195,6 +195,11 @@ pub(super) const fn explanation(code: Code) -> &'static str {
              only what stands in `{{ }}` is replaced. A text such as event.email would be sent as it \
              is written: write \"{{ event.email }}\"."
         }
+        Code::GapNeverFilled => {
+            "With `on_gap: { wait: … }` an event waits for every version below its own. Versions of records \
+             that `match` leaves out never come, so what follows them waits its whole time, each time. \
+             Read those records as well (and `on_invalid: ignore` them), or let later versions apply."
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What events would come to, played against an empty memory. Pure: nothing is sent or written.
 
 use oncely_connectors::format;
-use oncely_core::connector::Connector;
+use oncely_core::connector::{Connector, OnGap};
 use oncely_core::decide::{
-    Decision, EffectNew, Ending, Input, Known, LedgerNew, Place, Plan, decide,
+    Decision, DeferredNew, EffectNew, Ending, Input, Known, LedgerNew, Place, Plan, WaitCause,
+    decide,
 };
 use oncely_core::event::{self, Event};
 use oncely_core::expr::{Meta, Scope};
@@ -160,7 +161,10 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
             Read::In { event, place, .. } => match decisions.next() {
                 Some((input, decision)) => {
                     let parked = plan.parked.iter().find(|parked| parked.input == input);
+                    let waiting = plan.deferred.get(&event.key);
+                    let waiting = waiting.filter(|waiting| waiting.input == input);
                     let detail = parked.map(|parked| parked.detail.clone());
+                    let detail = detail.or_else(|| waiting.map(|one| waits(connector, one)));
                     let first = plan.inbox.get(&event.key).map(|row| row.place);
                     let is_first = first == Some(place);
                     Outcome::Decided(Decided { event, is_first, decision, detail })
@@ -171,6 +175,23 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
         steps.push(Step { name: sample.name.clone(), bytes: sample.bytes.len(), outcome });
     }
     Played { connector, steps, plan }
+}
+
+/// What an event waits for, for people.
+fn waits(connector: &Connector, waiting: &DeferredNew) -> String {
+    let on_gap = connector.state.as_ref().map(|rules| rules.on_gap);
+    match (waiting.cause, on_gap) {
+        (WaitCause::Gap, Some(OnGap::Wait(wait))) => format!(
+            "a version before {} is missing; it waits for {} ms, then: {}",
+            waiting.version,
+            wait.wait_ms,
+            wait.then.as_str()
+        ),
+        (WaitCause::Gap | WaitCause::Parked, _) => {
+            "an earlier event of its entity is parked; it waits until a person has decided"
+                .to_owned()
+        }
+    }
 }
 
 /// A record before it is decided.

@@ -6,6 +6,7 @@
 mod answer;
 mod codes;
 mod context;
+mod deferred;
 mod demo;
 mod dry_run;
 mod effects;
@@ -166,6 +167,15 @@ Examples:
   oncely quarantine release 4 --reason 'the second amount is right'"
     )]
     Quarantine(redrive::Quarantine),
+    /// See events that wait for a missing version, or behind a parked record
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely deferred list --connector invoice-paid
+  oncely deferred list --closed --id in_1009:invoice.paid"
+    )]
+    Deferred(deferred::Deferred),
     /// See records that are published, and send refused ones again
     #[command(
         subcommand,
@@ -283,6 +293,7 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Effects(effects) => asked(effects.run(context)),
         Command::Dlq(dlq) => asked(dlq.run(context)),
         Command::Quarantine(quarantine) => asked(quarantine.run(context)),
+        Command::Deferred(deferred) => asked(deferred.run(context)),
         Command::Outbox(outbox) => asked(outbox.run(context)),
         Command::Progress(progress) => asked(progress.run(context)),
         Command::Replay(replay) => asked(replay.run(context)),

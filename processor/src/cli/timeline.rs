@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use oncely_core::decide::Ending;
 use oncely_core::effect::lookup::FindingClass;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 
 use super::answer::{counted, shown};
+use super::deferred::waits_for;
 use super::effects::{ORPHANED, halted};
 use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::compensations::{Pair, Side};
+use crate::store::admin::deferred::DeferredRow;
 use crate::store::admin::effects::{AttemptRow, EffectRow};
 use crate::store::admin::events::{History, InboxRow, LedgerRow, ParkedEntry};
 use crate::store::origin::Origin;
@@ -44,8 +47,9 @@ pub(super) struct Timeline {
 pub(super) fn timeline(history: &History) -> Timeline {
     let mut entries = Vec::new();
     if let Some(inbox) = &history.inbox {
-        entries.extend(received(inbox));
+        entries.extend(received(inbox, history.deferred.iter().map(|row| row.at).min()));
     }
+    entries.extend(history.deferred.iter().flat_map(deferred));
     entries.extend(history.ledger.iter().map(|line| {
         let detail = format!("{} {} for {}", line.quantity, line.metric, line.account);
         entry(Some(line.created_at), &line.name, detail, "DONE")
@@ -101,8 +105,13 @@ fn place(origin: Option<&Origin>) -> String {
     origin.map(ToString::to_string).unwrap_or_default()
 }
 
-fn received(inbox: &InboxRow) -> Vec<Entry> {
+/// `waited`: since when it waited before it came to that.
+fn received(inbox: &InboxRow, waited: Option<DateTime<Utc>>) -> Vec<Entry> {
     let at = Some(inbox.first_seen_at);
+    let read = entry(waited.or(at), "received", place(inbox.origin.as_ref()), "");
+    if inbox.outcome == Ending::Deferred.as_str() {
+        return vec![read];
+    }
     let moved = match (&inbox.from_state, &inbox.to_state) {
         (Some(from), Some(to)) if from == to => to.clone(),
         (Some(from), Some(to)) => format!("{from} → {to}"),
@@ -111,9 +120,21 @@ fn received(inbox: &InboxRow) -> Vec<Entry> {
     let version = inbox.version.map(|version| format!("v{version}"));
     let parts: Vec<String> =
         [moved, version.unwrap_or_default()].into_iter().filter(|part| !part.is_empty()).collect();
+    vec![read, entry(at, &inbox.outcome, parts.join("  "), "")]
+}
+
+/// That it waits; or that it waited, and why no more.
+fn deferred(row: &DeferredRow) -> Vec<Entry> {
+    let what = waits_for(row);
+    let Some((at, _)) = &row.closed else {
+        let due = row.due_at.map(|due| format!(" until {}", due.format("%H:%M:%S%.3f")));
+        let detail = format!("v{} waits for {what}{}", row.version, due.unwrap_or_default());
+        return vec![entry(Some(row.at), "deferred", detail, "WAITING")];
+    };
+    let how = if row.escalated { "what it waited for did not come in time" } else { "its turn" };
     vec![
-        entry(at, "received", place(inbox.origin.as_ref()), ""),
-        entry(at, &inbox.outcome, parts.join("  "), ""),
+        entry(Some(row.at), "deferred", format!("v{} waits for {what}", row.version), ""),
+        entry(Some(*at), "released", how, ""),
     ]
 }
 
@@ -256,6 +277,9 @@ fn verdict(history: &History) -> String {
     let parked = history.parked.iter().filter(|row| row.closed.is_none()).count();
     if parked > 0 {
         parts.push(format!("{parked} parked"));
+    }
+    if history.deferred.iter().any(|row| row.closed.is_none()) {
+        parts.push("deferred".to_owned());
     }
     let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
     parts.push(if open == 0 { "nothing open".to_owned() } else { format!("{open} open") });

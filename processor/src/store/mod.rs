@@ -8,6 +8,7 @@
 //! - [`share`] – effects that several events owe
 //! - [`claim`], [`settle`] – the effect ledger
 //! - [`lines`] – ledger lines that come after other effects
+//! - [`deferred`] – events that wait for others of their entity
 //! - [`lease`] – worker rows
 //! - [`endpoint`] – endpoints that are gone
 //! - [`origin`] – where a record lies
@@ -25,6 +26,7 @@ pub mod batch;
 pub mod claim;
 pub mod columns;
 pub mod connection;
+pub mod deferred;
 pub mod endpoint;
 pub mod error;
 pub mod lease;

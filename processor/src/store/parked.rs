@@ -57,7 +57,7 @@ pub async fn wanted(
         .collect())
 }
 
-/// Whether any is wanted.
+/// Whether any is wanted, or an event waits that may go.
 pub async fn is_any_wanted(connection: &mut PgConnection, connector: i32) -> Result<bool> {
     let query = query_file_scalar!("src/store/sql/parked_any_wanted.sql", connector);
     Ok(query.fetch_one(connection).await?)
@@ -97,6 +97,8 @@ pub struct Decided {
     pub business_id: Option<String>,
     pub fingerprint: Option<Key>,
     pub known_fingerprint: Option<Key>,
+    /// The entity that it holds, and its version.
+    pub holds: Option<(Key, i64)>,
 }
 
 impl Decided {
@@ -147,6 +149,8 @@ pub async fn decided(tx: &mut PgConnection, decided: &[Decided]) -> Result<()> {
         decided.iter().map(|one| one.business_id.as_deref()).collect();
     let fingerprint: Vec<_> = decided.iter().map(|one| one.fingerprint.map(uuid)).collect();
     let known: Vec<_> = decided.iter().map(|one| one.known_fingerprint.map(uuid)).collect();
+    let holds: Vec<_> = decided.iter().map(|one| Some(uuid(one.holds?.0))).collect();
+    let held: Vec<_> = decided.iter().map(|one| Some(one.holds?.1)).collect();
     query_file!(
         "src/store/sql/parked_decided.sql",
         &id,
@@ -159,6 +163,8 @@ pub async fn decided(tx: &mut PgConnection, decided: &[Decided]) -> Result<()> {
         &business_id as &[Option<&str>],
         &fingerprint as &[Option<Uuid>],
         &known as &[Option<Uuid>],
+        &holds as &[Option<Uuid>],
+        &held as &[Option<i64>],
     )
     .execute(tx)
     .await?;

@@ -135,6 +135,8 @@ pub enum Expired {
     Payloads,
     /// Parked rows that were closed.
     Parked,
+    /// Events that waited once.
+    Deferred,
     /// Records of the outbox that were sent or given up.
     Outbox,
     /// Requests and results of final effects; their keys stay and still suppress.
@@ -161,6 +163,9 @@ pub async fn remove(
         }
         Expired::Parked => {
             query_file!("src/store/sql/retention_parked.sql", connector, kept, limit)
+        }
+        Expired::Deferred => {
+            query_file!("src/store/sql/retention_deferred.sql", connector, kept, limit)
         }
         Expired::Outbox => {
             query_file!("src/store/sql/retention_outbox.sql", connector, kept, limit)

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use oncely_core::connector::{Connector, EffectBody};
+use oncely_core::connector::{AfterWait, Connector, EffectBody};
 use oncely_core::decide::{Ending, ParkReason};
-use oncely_core::effect::lookup::FindingClass;
-use oncely_core::effect::outcome::OutcomeClass;
 
+use super::effect::{EffectMetrics, at};
 use super::family::{Count, Level, Seconds, Sizes};
 use super::label::{
-    CommitResult, DedupeDecision, DedupeLayer, Finished, Published, RebalanceKind, RedoCause, Stage,
+    CommitResult, DedupeDecision, DedupeLayer, Published, RebalanceKind, RedoCause, Stage,
 };
 use super::metrics::Families;
 
@@ -26,6 +25,8 @@ pub struct ConnectorShape<'a> {
     pub models: Vec<Option<&'a str>>,
     /// From and to.
     pub transitions: Vec<(&'a str, &'a str)>,
+    /// How many events may wait; none where no event does.
+    pub deferred_max: Option<u32>,
 }
 
 impl<'a> ConnectorShape<'a> {
@@ -41,6 +42,9 @@ impl<'a> ConnectorShape<'a> {
             transitions: transitions
                 .flat_map(|rule| rule.from.iter().map(|from| (&**from, &*rule.to)))
                 .collect(),
+            deferred_max: (connector.state.as_ref())
+                .filter(|state| state.defers())
+                .map(|state| state.deferred_max),
         }
     }
 }
@@ -76,6 +80,7 @@ pub struct ConnectorMetrics {
     dedupe: Vec<Count>,
     redelivery_age: Seconds,
     transitions: Vec<(Box<str>, Box<str>, Count)>,
+    version_gaps: Count,
     duplicates_prevented: Count,
     effects: Vec<EffectMetrics>,
     claims_adopted: Count,
@@ -95,6 +100,9 @@ impl ConnectorMetrics {
         let name = shape.name;
         families.connector_info.with([name, shape.owner, shape.group]).set(1);
         families.kafka_fatal_errors.with([name]);
+        if let Some(max) = shape.deferred_max {
+            families.deferred_limit.with([name]).set(u64::from(max));
+        }
         let dedupe = |layer: &DedupeLayer| {
             let decisions = DedupeDecision::ALL.iter();
             let layer = layer.as_str();
@@ -125,6 +133,7 @@ impl ConnectorMetrics {
                     ((*from).into(), (*to).into(), count)
                 })
                 .collect(),
+            version_gaps: families.state_version_gaps.with([name]),
             duplicates_prevented: families.effect_duplicates_prevented.with([name]),
             effects: (shape.effects.iter().enumerate())
                 .map(|(index, (effect, kind))| {
@@ -166,7 +175,7 @@ impl ConnectorMetrics {
     /// dead letters are counted along.
     pub fn events(&self, ending: Ending, reason: &'static str, records: u64) {
         match ending {
-            Ending::Applied | Ending::Stale => {
+            Ending::Applied | Ending::Stale | Ending::Deferred => {
                 self.dedupe(DedupeLayer::Event, DedupeDecision::First, records);
             }
             Ending::Duplicate => {
@@ -228,6 +237,21 @@ impl ConnectorMetrics {
         if let Some((.., count)) = known.find(|(f, t, _)| &**f == from && &**t == to) {
             count.add(times);
         }
+    }
+
+    /// Events that came while a version before theirs was missing.
+    pub fn version_gaps(&self, times: u64) {
+        self.version_gaps.add(times);
+    }
+
+    /// An event that waited, by what it came to.
+    pub fn deferred_released(&self, ending: Ending) {
+        self.families.deferred_released.with([&self.name, ending.as_str()]).add(1);
+    }
+
+    /// What it waited for did not come in time.
+    pub fn deferred_escalated(&self, then: AfterWait) {
+        self.families.deferred_escalated.with([&self.name, then.as_str()]).add(1);
     }
 
     /// The effect at `index` of the connector file; `None` for one that left the file.
@@ -319,113 +343,11 @@ impl ConnectorMetrics {
     }
 }
 
-// --------------------------------------------------------------------------------------------- //
-
-/// Handles of one effect of a connector.
-#[derive(Debug)]
-pub struct EffectMetrics {
-    attempts: Vec<Count>,
-    lookups: Vec<Count>,
-    duration: Seconds,
-    finished: Vec<Count>,
-    held: Count,
-    dead_letters: Count,
-    taken_over: Count,
-    circuit_open: Level,
-    /// Tokens in and out, of an effect that asks a model.
-    tokens: Option<[Count; 2]>,
-}
-
-impl EffectMetrics {
-    fn new(
-        families: &Families,
-        connector: &str,
-        (effect, kind): (&str, &str),
-        model: Option<&str>,
-    ) -> Self {
-        let tokens = |model: &str| {
-            ["input", "output"]
-                .map(|direction| families.llm_tokens.with([connector, model, direction]))
-        };
-        Self {
-            tokens: model.map(tokens),
-            attempts: (OutcomeClass::ALL.iter())
-                .map(|class| {
-                    families.effect_attempts.with([connector, effect, kind, class.as_str()])
-                })
-                .collect(),
-            lookups: (FindingClass::ALL.iter())
-                .map(|class| families.effect_lookups.with([connector, effect, class.as_str()]))
-                .collect(),
-            duration: families.effect_duration.seconds([connector, effect]),
-            finished: (Finished::ALL.iter())
-                .map(|how| families.effects_finished.with([connector, effect, how.as_str()]))
-                .collect(),
-            held: families.effects_held.with([connector, effect]),
-            dead_letters: families.dead_letters.with([connector, "effect_rejected"]),
-            taken_over: families.effects_taken_over.with([connector, effect]),
-            circuit_open: families.effect_circuit_open.with([connector, effect]),
-        }
-    }
-
-    /// One attempt, and how long it took.
-    pub fn attempt(&self, class: OutcomeClass, took: Duration) {
-        self.duration.observe(took);
-        if let Some(count) = at(&OutcomeClass::ALL, &self.attempts, class) {
-            count.add(1);
-        }
-    }
-
-    pub fn looked_up(&self, class: FindingClass) {
-        if let Some(count) = at(&FindingClass::ALL, &self.lookups, class) {
-            count.add(1);
-        }
-    }
-
-    /// A rejected one is a dead letter as well.
-    pub fn finished(&self, how: Finished, times: u64) {
-        if how == Finished::Rejected {
-            self.dead_letters.add(times);
-        }
-        if let Some(count) = at(Finished::ALL, &self.finished, how) {
-            count.add(times);
-        }
-    }
-
-    pub fn held(&self, times: u64) {
-        self.held.add(times);
-    }
-
-    /// What a paid answer says that was used.
-    pub fn tokens(&self, input: u64, output: u64) {
-        if let Some([of_input, of_output]) = &self.tokens {
-            of_input.add(input);
-            of_output.add(output);
-        }
-    }
-
-    /// Whether one call at a time tries whether the provider is back.
-    pub fn circuit_open(&self, open: bool) {
-        self.circuit_open.set(u64::from(open));
-    }
-
-    pub fn taken_over(&self, times: u64) {
-        self.taken_over.add(times);
-    }
-}
-
-/// The handle at the place that `label` has among all labels.
-fn at<'handles, L: PartialEq, H>(
-    labels: &[L],
-    handles: &'handles [H],
-    label: L,
-) -> Option<&'handles H> {
-    labels.iter().position(|known| *known == label).and_then(|index| handles.get(index))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Metrics;
+    use oncely_core::effect::outcome::OutcomeClass;
+
+    use super::super::{Finished, Metrics};
     use super::*;
 
     fn shape() -> ConnectorShape<'static> {
@@ -437,6 +359,7 @@ mod tests {
             effects: vec![("settle", "http")],
             models: vec![Some("small-1")],
             transitions: vec![("open", "paid")],
+            deferred_max: None,
         }
     }
 

@@ -159,6 +159,30 @@ metrics! {
         "oncely_state_transitions_total", &["connector", "from", "to"],
         "Transitions of entities.",
     ),
+    StateVersionGaps => counter(
+        "oncely_state_version_gaps_total", &["connector"],
+        "Events that came while a version before theirs was missing.",
+    ),
+    DeferredOpen => gauge(
+        "oncely_deferred_open", &["connector", "cause"],
+        "Events that wait for another one of their entity. Set by one replica.",
+    ),
+    DeferredOldest => gauge(
+        "oncely_deferred_oldest_timestamp_seconds", &["connector"],
+        "Since when the event waits that has waited longest. Set by one replica.",
+    ),
+    DeferredLimit => gauge(
+        "oncely_deferred_limit", &["connector"],
+        "How many events may wait; one more is quarantined.",
+    ),
+    DeferredReleased => counter(
+        "oncely_deferred_released_total", &["connector", "outcome"],
+        "Events that waited, by what they came to in the end.",
+    ),
+    DeferredEscalated => counter(
+        "oncely_deferred_escalated_total", &["connector", "then"],
+        "Events that waited for a version that did not come in time, by what became of them.",
+    ),
     EffectAttempts => counter(
         "oncely_effect_attempts_total", &["connector", "effect", "type", "result"],
         "Attempts by what was seen.",

@@ -29,6 +29,12 @@ pub(super) struct Families {
     pub(super) dedupe_decisions: Counters<3>,
     pub(super) dedupe_redelivery_age: Histograms<1>,
     pub(super) state_transitions: Counters<3>,
+    pub(super) state_version_gaps: Counters<1>,
+    pub(super) deferred_open: Gauges<2>,
+    pub(super) deferred_oldest: Gauges<1>,
+    pub(super) deferred_limit: Gauges<1>,
+    pub(super) deferred_released: Counters<2>,
+    pub(super) deferred_escalated: Counters<2>,
     pub(super) effect_attempts: Counters<4>,
     pub(super) effect_lookups: Counters<3>,
     pub(super) llm_tokens: Counters<3>,
@@ -119,6 +125,8 @@ impl Metrics {
         families.quarantine_open.clear();
         families.outbox_open.clear();
         families.outbox_oldest.clear();
+        families.deferred_open.clear();
+        families.deferred_oldest.clear();
         let Some(open) = open else { return };
         for effects in &open.effects {
             let EffectsOpen { connector, effect, status, count, oldest_at, orphaned } = effects;
@@ -138,6 +146,10 @@ impl Metrics {
             families.outbox_open.with([connector, "held"]).set(*held);
             families.outbox_oldest.with([connector]).set(*oldest_at);
         }
+        for DeferredOpen { connector, cause, count, oldest_at } in &open.deferred {
+            families.deferred_open.with([connector, cause]).set(*count);
+            families.deferred_oldest.with([connector]).lower_to(*oldest_at);
+        }
     }
 }
 
@@ -147,6 +159,18 @@ pub struct OpenThings {
     pub effects: Vec<EffectsOpen>,
     pub parked: Vec<ParkedOpen>,
     pub outbox: Vec<OutboxOpen>,
+    pub deferred: Vec<DeferredOpen>,
+}
+
+/// Events of one connector that wait for one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeferredOpen {
+    pub connector: String,
+    /// `gap` or `parked`.
+    pub cause: String,
+    pub count: u64,
+    /// Since when the first waits, seconds since 1970.
+    pub oldest_at: u64,
 }
 
 /// Records of one connector that the brokers do not have.
@@ -193,6 +217,12 @@ impl Families {
             dedupe_decisions: Counters::register(registry, Metric::DedupeDecisions)?,
             dedupe_redelivery_age: Histograms::register(registry, Metric::DedupeRedeliveryAge)?,
             state_transitions: Counters::register(registry, Metric::StateTransitions)?,
+            state_version_gaps: Counters::register(registry, Metric::StateVersionGaps)?,
+            deferred_open: Gauges::register(registry, Metric::DeferredOpen)?,
+            deferred_oldest: Gauges::register(registry, Metric::DeferredOldest)?,
+            deferred_limit: Gauges::register(registry, Metric::DeferredLimit)?,
+            deferred_released: Counters::register(registry, Metric::DeferredReleased)?,
+            deferred_escalated: Counters::register(registry, Metric::DeferredEscalated)?,
             effect_attempts: Counters::register(registry, Metric::EffectAttempts)?,
             effect_lookups: Counters::register(registry, Metric::EffectLookups)?,
             llm_tokens: Counters::register(registry, Metric::LlmTokens)?,

@@ -6,6 +6,7 @@
 
 mod business_id;
 mod connector;
+mod effect;
 mod family;
 mod label;
 mod line;
@@ -15,12 +16,13 @@ mod metrics;
 mod outage;
 
 pub use business_id::{BusinessId, show_business_ids};
-pub use connector::{ConnectorMetrics, ConnectorShape, EffectMetrics};
+pub use connector::{ConnectorMetrics, ConnectorShape};
+pub use effect::EffectMetrics;
 pub use family::{Count, Level, Seconds, Sizes, TelemetryError};
 pub use label::{
     CommitResult, DedupeDecision, DedupeLayer, Finished, Published, RebalanceKind, RedoCause, Stage,
 };
 pub use log::init as init_logging;
 pub use metric::{Buckets, Description, Kind, Metric};
-pub use metrics::{EffectsOpen, Metrics, OpenThings, OutboxOpen, ParkedOpen};
+pub use metrics::{DeferredOpen, EffectsOpen, Metrics, OpenThings, OutboxOpen, ParkedOpen};
 pub use outage::{Dependency, Outage, STILL_EVERY};

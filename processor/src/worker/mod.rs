@@ -6,8 +6,9 @@
 //! - [`pipeline`] – takes records, spreads them over writers, tracks offsets, drains partitions
 //! - [`item`] – decodes and identifies a record
 //! - [`age`] – whether an event may have been run and forgotten
-//! - [`writer`], [`records`], [`grants`], [`report`] – the batch transaction, the bytes that it keeps, what it claims,
-//!   what it came to
+//! - [`writer`], [`tables`], [`records`], [`grants`], [`report`] – the batch transaction, what it loads and writes,
+//!   the bytes that it keeps, what it claims, what it came to
+//! - [`deferred`] – events that wait for others of their entity
 //! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
 //! - [`settler`], [`prepared`] – outcomes on record and what follows from them, next effects claimed
 //! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
@@ -26,6 +27,7 @@ mod age;
 mod backlog;
 mod call;
 mod claims;
+mod deferred;
 mod endpoints;
 mod gauges;
 mod grants;
@@ -52,6 +54,7 @@ mod run;
 mod settler;
 mod start;
 mod sweeper;
+mod tables;
 mod waiting;
 mod writer;
 
@@ -102,7 +105,7 @@ struct Shared {
     adopt: Notify,
     /// Something may have come into the outbox.
     outbox: Notify,
-    /// A person wants parked records decided again.
+    /// A person wants parked records decided again, or a deferred event may go.
     redrive: Notify,
     /// What the log says of outages: the database's is one story of the whole process.
     database: Outage,

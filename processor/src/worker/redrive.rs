@@ -1,14 +1,15 @@
-//! Parked records that a person wants decided again.
+//! Parked records that a person wants decided again, and deferred events that may go.
 //!
 //! They go through the same transaction as records from Kafka, with their own bytes, place and business id, and
 //! by the connector file as it is now. What is remembered of such an event (that it was parked) is forgotten in
 //! that transaction, and the parked row is closed, or says why it stays, in the same. An entity that has moved on
 //! meanwhile makes them stale, as any late event. Their offsets have gone long ago and are not touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use oncely_core::connector::OnParked;
 use oncely_core::decide::{Ending, EntityRow, Input, Known, Place, Plan};
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
@@ -21,6 +22,7 @@ use super::parked::{BAD_HEADER, REFUSED_BY_DATABASE};
 use super::writer::Writer;
 use super::{Message, Shared};
 use crate::kafka::{AssignmentId, Header, Permit, Record};
+use crate::store::deferred;
 use crate::store::error::NextStep;
 use crate::store::parked::{self, Decided, Wanted};
 use crate::store::{PgConnection, Session, StoreError};
@@ -74,7 +76,27 @@ impl Redriver {
                 Ok(wanted) => self.decide(wanted).await?,
                 Err(error) => self.failed(&error).await?,
             }
+            self.release().await?;
         }
+    }
+
+    /// Lets deferred events go whose time has come, or what they waited for.
+    async fn release(&mut self) -> Result<(), Stopped> {
+        let shared = Arc::clone(&self.writer.shared);
+        let rules = shared.connector.state.as_ref();
+        let holding = rules.is_some_and(|rules| rules.on_parked == OnParked::Wait);
+        let id = shared.connector_id;
+        let due = self.session.patience().bounded(async {
+            deferred::due(self.session.connection().await?, id, holding, SLICE).await
+        });
+        let due = match due.await {
+            Ok(due) if due.is_empty() => return Ok(()),
+            Ok(due) => due,
+            Err(error) => return self.failed(&error).await,
+        };
+        let report = self.writer.release(due).await?;
+        self.pipeline.send(Message::Claimed(report.claimed));
+        Ok(())
     }
 
     async fn decide(&mut self, wanted: Vec<Wanted>) -> Result<(), Stopped> {
@@ -113,6 +135,12 @@ impl Redriver {
         if items.is_empty() {
             return Ok(());
         }
+        // Those of one entity go in the order of their versions, whoever was parked first.
+        let version = |item: &Item| match &item.what {
+            What::Event { event, .. } => event.entity.as_ref().map(|about| about.version),
+            What::Unusable { .. } => None,
+        };
+        items.sort_by_key(version);
         self.writer.redriving = Some(redriving);
         let report = self.writer.write(items).await?;
         self.pipeline.send(Message::Claimed(report.claimed));
@@ -197,6 +225,16 @@ impl Redriving {
         items.iter().filter_map(|item| self.rows.get(&item.place)?.event).collect()
     }
 
+    /// Events that are run although a version before them is missing.
+    pub(super) fn insisted(&self, items: &[Item]) -> BTreeSet<Key> {
+        let of = |item: &Item| {
+            self.rows.get(&item.place).filter(|row| row.release)?;
+            let What::Event { event, .. } = &item.what else { return None };
+            Some(event.key)
+        };
+        items.iter().filter_map(of).collect()
+    }
+
     /// Counts what became of them, and tells of those that stay.
     pub(super) fn say(
         &self,
@@ -245,6 +283,7 @@ impl Redriving {
                     business_id: Some(event.id.to_string()),
                     fingerprint: Some(event.fingerprint.0),
                     known_fingerprint: parked.known_fingerprint.map(|Fingerprint(known)| known),
+                    holds: parked.holds,
                     ..Decided::parked(
                         row.number,
                         parked.quarantine,

@@ -114,7 +114,9 @@ pub(super) fn count(shared: &Shared, plan: &Plan, items: &[Item], parked: Option
     for timestamp_ms in items.iter().filter_map(|item| item.record.timestamp_ms) {
         metrics.end_to_end(clock::age_of(timestamp_ms));
     }
-    let owed: usize = plan.decisions.iter().map(|decision| decision.effects.len()).sum();
+    let released = plan.released.iter().map(|released| &released.decision);
+    let owed: usize =
+        plan.decisions.iter().chain(released).map(|decision| decision.effects.len()).sum();
     let first = plan.effects.len();
     let [first, again] =
         [first, owed.saturating_sub(first)].map(|count| u64::try_from(count).unwrap_or(0));

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::backlog::Backlog;
 use super::claims::Claims;
+use super::deferred::Releasing;
 use super::keeper::Keeper;
 use super::lane::Lane;
 use super::lease::Lease;
@@ -302,6 +303,8 @@ fn start_parts(
             committing: None,
             recent: Recent::default(),
             redriving: None,
+            releasing: Releasing::default(),
+            counting: false,
         };
         vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }
@@ -315,6 +318,8 @@ fn start_parts(
             committing: None,
             recent: Recent::default(),
             redriving: None,
+            releasing: Releasing::default(),
+            counting: false,
         },
         session: session("redriver"),
         pipeline: mailbox.clone(),

@@ -392,6 +392,7 @@ impl Sweeper {
             (Expired::Payloads, kept.payloads_ms),
             (Expired::Results, kept.payloads_ms),
             (Expired::Parked, kept.payloads_ms),
+            (Expired::Deferred, kept.payloads_ms),
         ] {
             sweep::remove(connection, expired, id, kept_ms, SLICE, &undoable).await?;
         }

@@ -8,30 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncely_core::connector::{Connector, EffectRule};
 use oncely_core::decide::{self, Ending, Input, ParkReason, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
 
 use super::Shared;
-use super::age::aged;
 use super::claims::{Claims, Held};
+use super::deferred::{self, Releasing};
 use super::grants::Grants;
 use super::item::{Item, What, headers, scope};
 use super::lease::Lease;
-use super::outbox;
 use super::parked;
 use super::recent::Recent;
-use super::records::{self, Numbers};
+use super::records::{Kept, Numbers};
 use super::redrive::Redriving;
 use super::report::{Report, count, done, duplicates};
+use super::tables::{self, Asked, Loaded, Of};
 use crate::clock;
 use crate::crash::{self, Step};
-use crate::store::batch::{self, Chosen, Written};
+use crate::store::batch;
 use crate::store::error::NextStep;
 use crate::store::lease::Pulse;
-use crate::store::share;
-use crate::store::{self, PgConnection, Session, StoreError};
+use crate::store::{self, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{RedoCause, Stage};
 
@@ -52,10 +50,25 @@ pub(super) struct Writer {
     pub(super) recent: Recent,
     /// Parked records that are decided again; `None` for records from Kafka.
     pub(super) redriving: Option<Redriving>,
+    /// Deferred events that are let go.
+    pub(super) releasing: Releasing,
+    /// The last batch had events that wait: the next one counts at once how many may.
+    pub(super) counting: bool,
+}
+
+/// How a part of a batch is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// With the deferred events that may go with it.
+    Whole,
+    /// Without them: it may have been a value of theirs that the database refused.
+    Alone,
+    /// All of it is parked, for this reason.
+    Parked(&'static str),
 }
 
 /// Why an attempt at a batch did not end in a commit.
-enum Undone {
+pub(super) enum Undone {
     LostRace,
     /// Effects or ledger lines exist already, owed by other events.
     Collided(BTreeSet<Key>),
@@ -63,6 +76,8 @@ enum Undone {
     Released(BTreeSet<Key>),
     /// Somebody else has decided these parked records meanwhile.
     Gone,
+    /// Events would wait, and nobody has counted how many do.
+    Uncounted,
     /// Declared dead meanwhile: the claims would be another's.
     Dead,
     Failed(StoreError),
@@ -81,8 +96,10 @@ impl Writer {
     /// Only when a person must act: the schema is wrong, or a parked record itself is refused.
     pub(super) async fn write(&mut self, items: Vec<Item>) -> Result<Report, Stopped> {
         let mut report = Report::default();
-        let mut parts = vec![(items, None)];
-        while let Some((mut items, parked)) = parts.pop() {
+        let mut parts = vec![(items, Part::Whole)];
+        while let Some((mut items, how)) = parts.pop() {
+            self.releasing = Releasing::with(how == Part::Whole);
+            let parked = if let Part::Parked(why) = how { Some(why) } else { None };
             match self.write_part(&items, parked).await? {
                 Some(part) => {
                     report.done.extend(part.done);
@@ -91,14 +108,43 @@ impl Writer {
                 None if items.len() > 1 => {
                     self.shared.metrics.batch_redone(RedoCause::Data);
                     let second = items.split_off(items.len() / 2);
-                    parts.push((second, None));
-                    parts.push((items, None));
+                    parts.push((second, Part::Whole));
+                    parts.push((items, Part::Whole));
+                }
+                None if how == Part::Whole && self.shared.connector.defers() => {
+                    parts.push((items, Part::Alone));
                 }
                 None if parked.is_none() => {
-                    parts.push((items, Some("the database refuses a value of this record")));
+                    let why = "the database refuses a value of this record";
+                    parts.push((items, Part::Parked(why)));
                 }
                 None => {
                     return Err(Stopped("the database refuses even a parked record".to_owned()));
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Lets deferred events of these entities go, as far as they may now.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub(super) async fn release(&mut self, due: Vec<Key>) -> Result<Report, Stopped> {
+        let mut report = Report::default();
+        let mut parts = vec![Releasing { due, ..Releasing::with(true) }];
+        while let Some(mut part) = parts.pop() {
+            self.redriving = Some(Redriving::default());
+            self.releasing = part.clone();
+            match self.write_part(&[], None).await? {
+                Some(written) => report.claimed.extend(written.claimed),
+                None => {
+                    self.shared.metrics.batch_redone(RedoCause::Data);
+                    let refused =
+                        || Stopped("the database refuses even a parked record".to_owned());
+                    let second = part.narrowed().ok_or_else(refused)?;
+                    parts.extend(second);
+                    parts.push(part);
                 }
             }
         }
@@ -156,6 +202,10 @@ impl Writer {
                     released.extend(keys);
                     continue;
                 }
+                Undone::Uncounted => {
+                    self.counting = true;
+                    continue;
+                }
                 Undone::Gone => return Ok(Some(Report::default())),
                 Undone::Dead => {
                     self.lease.valid().await;
@@ -202,7 +252,8 @@ impl Writer {
         let trusting = trusting && self.redriving.is_none();
         let taken_for_new = |key: &Key| trusting && self.recent.is_news(key);
         let (news, events): (Vec<Key>, Vec<Key>) = events.into_iter().partition(taken_for_new);
-        let asked = Asked { news, events, shared: shared_keys, released };
+        let counting = self.counting;
+        let asked = Asked { news, events, shared: shared_keys, released, counting };
         // Bounded up to the commit and no further: what is claimed then is listed by the caller.
         let (plan, claimed, numbers) = self
             .session
@@ -230,6 +281,12 @@ impl Writer {
             }
             Some(redriving) => redriving.say(&shared, items, &inputs, counted, parked),
         }
+        if !counted.released.is_empty() || counted.gaps > 0 {
+            deferred::say(&shared, counted);
+        }
+        if plan.more {
+            shared.redrive.notify_one();
+        }
         Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
     }
 
@@ -245,23 +302,22 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let begun = clock::now();
         let mut tx = self.session.begin().await?;
-        let mut parked_events = Vec::new();
-        if let Some(redriving) = &self.redriving {
-            let numbers = redriving.numbers(items);
-            if store::parked::lock(&mut tx, &numbers).await? < numbers.len() {
-                return Err(Undone::Gone);
-            }
-            parked_events = redriving.events(items);
-        }
-        let mut known = load(&mut tx, &shared.connector, inputs, asked, &parked_events).await?;
-        let mut was = BTreeMap::new();
-        if let Some(redriving) = &self.redriving {
-            was = redriving.make_way(&mut tx, items, &mut known).await?;
-        }
+        let asked_of =
+            Of { items, inputs, redriving: self.redriving.as_ref(), releasing: &self.releasing };
+        let loaded = tables::gather(&mut tx, &shared, &asked_of, asked).await?;
+        let Loaded { mut known, mut events, waiting, entities, was } = loaded;
+        let (rules, fresh) = (&shared.connector, events.len());
+        let lined: Vec<Vec<Header<'_>>> =
+            waiting.iter().map(|item| headers(&item.record)).collect();
+        events.extend(waiting.iter().zip(&lined).filter_map(|(item, lined)| input(item, lined)));
+        tables::load_undone(&mut tx, rules, &events, &entities, &mut known).await?;
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
-        let events = aged(&mut tx, &shared.connector, inputs).await?;
-        let mut plan = decide::decide(&shared.connector, &events, known);
+        let mut plan = decide::decide_with(rules, &events, fresh, known);
+        if !plan.deferred.is_empty() && !asked.counting {
+            return Err(Undone::Uncounted);
+        }
+        self.counting = !plan.deferred.is_empty();
         for (entity, version) in was {
             if let Some(write) = plan.entities.get_mut(&entity) {
                 write.was = Some(version);
@@ -280,9 +336,10 @@ impl Writer {
         }
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
+        let kept = Kept { items, inputs, waiting: &waiting, parked };
         let (fences, numbers) =
-            write(&mut tx, &shared, &plan, &grants, worker, items, inputs, parked).await?;
-        if let Some(redriving) = &self.redriving {
+            tables::write(&mut tx, &shared, &plan, &grants, worker, &kept).await?;
+        if let Some(redriving) = self.redriving.as_ref().filter(|_| !items.is_empty()) {
             let decided = redriving.decided(items, inputs, &plan, parked);
             store::parked::decided(&mut tx, &decided).await?;
         }
@@ -309,17 +366,6 @@ fn was_committed(before: &Plan, now: &Plan) -> bool {
     pairs.into_iter().any(|(before, now)| before.ending != Ending::Duplicate && now.is_first)
 }
 
-/// The keys of a batch, by what is asked about them.
-struct Asked<'a> {
-    /// Events taken for new: each is proven so by the insert of its inbox row, or all is redone.
-    news: Vec<Key>,
-    events: Vec<Key>,
-    /// Effects and ledger lines of which some exist already.
-    shared: &'a BTreeSet<Key>,
-    /// Contents that a person has released.
-    released: &'a BTreeSet<Key>,
-}
-
 /// Where events whose ids are known with another content would stand if a person had released them.
 fn conflicts(plan: &Plan, events: &[Input<'_>]) -> Vec<Key> {
     let of_conflict = plan.parked.iter().filter(|one| one.reason == ParkReason::Conflict);
@@ -344,128 +390,14 @@ fn inputs<'a>(
     let items = items.iter().zip(lined).enumerate();
     items
         .filter_map(|(index, (item, headers))| match &item.what {
-            What::Event { event, value } => {
-                let scope = scope(value, headers, &item.record);
-                Some((index, Input { event, scope, place: item.place, age_ms: None }))
-            }
+            What::Event { .. } => Some((index, input(item, headers)?)),
             What::Unusable { .. } => None,
         })
         .collect()
 }
 
-async fn load(
-    tx: &mut PgConnection,
-    connector: &Connector,
-    inputs: &[(usize, Input<'_>)],
-    asked: &Asked<'_>,
-    parked_events: &[Key],
-) -> Result<decide::Known, StoreError> {
-    let entities: BTreeSet<Key> = inputs
-        .iter()
-        .filter_map(|(_, input)| input.event.entity.as_ref().map(|entity| entity.key))
-        .collect();
-    let entities: Vec<Key> = entities.into_iter().collect();
-    let calls = connector.effects.iter().any(EffectRule::is_tracked);
-    let mut known = decide::Known::default();
-    if !entities.is_empty() {
-        // The order of effects hangs on the lock. Without any the guarded write of each entity is
-        // enough, and the lock would only be written down for nothing.
-        known.entities = if calls {
-            batch::lock_entities(tx, &entities).await?
-        } else {
-            batch::load_entities(tx, &entities).await?
-        };
-    }
-    if !parked_events.is_empty() {
-        store::parked::forget(tx, parked_events).await?;
-    }
-    if !asked.events.is_empty() {
-        known.inbox = batch::load_inbox(tx, &asked.events).await?;
-    }
-    if !asked.released.is_empty() {
-        let released: Vec<Key> = asked.released.iter().copied().collect();
-        known.inbox.extend(batch::load_inbox(tx, &released).await?);
-    }
-    // Entities that are new to the database have no effects yet.
-    if calls && !known.entities.is_empty() {
-        let lanes: Vec<Key> = known.entities.keys().copied().collect();
-        for effect in batch::load_open(tx, &lanes).await? {
-            known.open.entry(effect.lane).or_default().push(effect);
-        }
-    }
-    let undone: BTreeSet<Key> = inputs
-        .iter()
-        .flat_map(|(_, input)| decide::undone_keys(connector, input.event, &input.scope))
-        .collect();
-    if !undone.is_empty() {
-        let keys: Vec<Key> = undone.into_iter().collect();
-        known.effects = batch::load_effects(tx, &keys).await?;
-        if known.effects.len() < keys.len() {
-            let kept_ms = connector.retention.dedupe_ms;
-            known.forgetful = batch::older_entities(tx, &entities, kept_ms).await?;
-        }
-    }
-    if !asked.shared.is_empty() {
-        let keys: Vec<Key> = asked.shared.iter().copied().collect();
-        known.effects.extend(batch::load_effects(tx, &keys).await?);
-        known.ledger = batch::load_ledger(tx, &keys).await?;
-    }
-    Ok(known)
-}
-
-#[allow(clippy::too_many_arguments, reason = "one transaction writes them together")]
-async fn write(
-    tx: &mut PgConnection,
-    shared: &Shared,
-    plan: &Plan,
-    grants: &Grants<'_>,
-    worker: uuid::Uuid,
-    items: &[Item],
-    inputs: &[(usize, Input<'_>)],
-    parked: Option<&'static str>,
-) -> Result<(BTreeMap<Key, i64>, Numbers), Undone> {
-    let connector = (&*shared.connector, shared.connector_id);
-    if batch::write_entities(tx, plan).await? == Written::LostRace {
-        return Err(Undone::LostRace);
-    }
-    let mut fences = BTreeMap::new();
-    if !plan.effects.is_empty() {
-        let claimed = |key: &Key| grants.keys.contains(key);
-        let ready = outbox::Ready::of(&shared.connector, plan);
-        let how = |key: &Key| match key {
-            key if claimed(key) => Chosen::Claimed,
-            key if ready.has(key) => Chosen::Queued,
-            _ => Chosen::Waiting,
-        };
-        let written = batch::write_effects(tx, plan, connector, worker, how).await?;
-        if written.len() < plan.effects.len() {
-            let written: BTreeSet<Key> = written.iter().map(|fenced| fenced.key).collect();
-            let keys = plan.effects.keys().filter(|key| !written.contains(key));
-            return Err(Undone::Collided(keys.copied().collect()));
-        }
-        fences = written.iter().filter_map(|new| Some((new.key, new.fence?))).collect();
-        if !ready.is_empty() {
-            store::outbox::put(tx, shared.connector_id, &ready.outgoing()).await?;
-        }
-    }
-    batch::write_compensations(tx, plan).await?;
-    if share::share_effects(tx, plan).await? == Written::LostRace {
-        return Err(Undone::LostRace);
-    }
-    if !plan.inbox.is_empty() && batch::write_inbox(tx, plan).await? == Written::LostRace {
-        return Err(Undone::LostRace);
-    }
-    if !plan.ledger.is_empty() {
-        let written: BTreeSet<Key> =
-            batch::write_lines(tx, &plan.ledger, connector).await?.into_iter().collect();
-        if written.len() < plan.ledger.len() {
-            let keys = plan.ledger.keys().filter(|key| !written.contains(key));
-            return Err(Undone::Collided(keys.copied().collect()));
-        }
-    }
-    let numbers = records::write(tx, shared, plan, items, inputs, parked).await?;
-    if !plan.repeats.is_empty() {
-        batch::write_repeats(tx, plan).await?;
-    }
-    Ok((fences, numbers))
+fn input<'a>(item: &'a Item, headers: &'a [Header<'a>]) -> Option<Input<'a>> {
+    let What::Event { event, value } = &item.what else { return None };
+    let scope = scope(value, headers, &item.record);
+    Some(Input { event, scope, place: item.place, age_ms: None })
 }

@@ -48,7 +48,8 @@ struct Tables {
     positions: BTreeMap<i32, i64>,
     remembered: BTreeSet<(i32, i64)>,
     parked: BTreeSet<(i32, i64)>,
-    /// Where records lie of which an effect is open, young, and not behind a held one.
+    /// Where records lie of which an effect is open, young, and not behind a held one. An event that waited
+    /// let its offset go then.
     open: BTreeSet<(i32, i64)>,
     versions: BTreeMap<String, i64>,
 }
@@ -193,7 +194,8 @@ impl Watch {
                  WHERE e.status IN ('waiting', 'claimed', 'unknown')
                    AND i.first_seen_at > now() - interval '{wait_s} seconds'
                    AND NOT EXISTS (SELECT FROM oncely.effect h
-                                   WHERE h.lane = e.lane AND h.status = 'held')"
+                                   WHERE h.lane = e.lane AND h.status = 'held')
+                   AND NOT EXISTS (SELECT FROM oncely.deferred d WHERE d.event = i.key)"
             ))
             .await
             .ok()?;

@@ -30,6 +30,8 @@ pub(super) struct Tables {
     audits: u64,
     /// Claims that nobody holds any more.
     claims: i64,
+    /// Where records of events lie that wait, and whether a person's word is waited for.
+    deferred: BTreeMap<(i32, i64), bool>,
 }
 
 impl Tables {
@@ -55,6 +57,12 @@ impl Tables {
                  FROM oncely.effect",
             )
             .await;
+        let deferred = world
+            .sql(
+                "SELECT record_partition, record_offset, due_at = 'infinity' FROM oncely.deferred
+                 WHERE closed_at IS NULL",
+            )
+            .await;
         let entities = world.sql("SELECT key, version FROM oncely.entity").await;
         let lines = world
             .sql(
@@ -77,6 +85,10 @@ impl Tables {
             entities: entities.iter().map(|row| (text(row, 0), number(row, 1))).collect(),
             lines: lines.iter().map(|row| (text(row, 2), place(row))).collect(),
             audits: u64::try_from(world.count("SELECT count(*) FROM oncely.audit").await).unwrap(),
+            deferred: deferred
+                .iter()
+                .map(|row| (place(row), row[2].as_deref() == Some("t")))
+                .collect(),
             claims: world
                 .count("SELECT count(*) FROM oncely.effect WHERE status = 'claimed'")
                 .await,
@@ -85,6 +97,16 @@ impl Tables {
 
     pub(super) fn check(&self, ledger: &Ledger, wiring: &Wiring, log: &Log) -> Vec<String> {
         let mut wrong = self.records(ledger);
+        for (place, by_hand) in &self.deferred {
+            if !by_hand {
+                wrong.push(format!("I5: the event at {place:?} still waits for a version"));
+            }
+        }
+        for (place, row) in &self.inbox {
+            if (row.0 == "deferred") != self.deferred.contains_key(place) {
+                wrong.push(format!("I2: {place:?} is {} and does not wait, or waits twice", row.0));
+            }
+        }
         wrong.extend(self.owed(ledger, wiring, log));
         wrong.extend(self.versions(ledger));
         if self.audits != ledger.overrides {
@@ -109,6 +131,7 @@ impl Tables {
             let outcome = self.inbox[&first].0.as_str();
             let fits = match copies[0].fate {
                 Fate::Applied => outcome == "applied",
+                Fate::Deferred => outcome == "deferred",
                 Fate::Stale => outcome == "stale",
                 Fate::AppliedOrStale | Fate::Ignored | Fate::Parked(_) => {
                     matches!(outcome, "applied" | "stale")
@@ -136,6 +159,7 @@ impl Tables {
                 Fate::Applied
                 | Fate::Stale
                 | Fate::AppliedOrStale
+                | Fate::Deferred
                 | Fate::Ignored
                 | Fate::Parked(_) => {}
             }

@@ -19,6 +19,10 @@ pub(crate) const OPEN: &str = "SELECT e.key, e.name, e.business_id, e.status, e.
         SELECT FROM oncely.effect h WHERE h.lane = e.lane AND h.key <> e.key
         AND h.status = 'held'))";
 
+/// Events that wait and that nobody's word is waited for: by their time something follows.
+const DEFERRED: &str = "SELECT business_id, version, due_at FROM oncely.deferred
+    WHERE closed_at IS NULL AND due_at < 'infinity'";
+
 impl World {
     /// Rows of a statement, past any proxy.
     pub async fn sql(&self, statement: &str) -> Vec<Row> {
@@ -110,7 +114,7 @@ impl World {
     }
 
     /// Waits until nothing is left to do: every record is below the group's position, in PostgreSQL
-    /// and in Kafka, and no effect is open.
+    /// and in Kafka, no effect is open, and no event waits for a version.
     pub async fn settled(&self) {
         self.settled_within(BOUND).await;
     }
@@ -129,6 +133,10 @@ impl World {
         let open = self.sql(OPEN).await;
         if !open.is_empty() {
             return Some(format!("{} open effects, first {:?}", open.len(), open[0]));
+        }
+        let deferred = self.sql(DEFERRED).await;
+        if !deferred.is_empty() {
+            return Some(format!("{} deferred events, first {:?}", deferred.len(), deferred[0]));
         }
         let topic = self.topic();
         let positions = self

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use oncely_core::connector::{
-    Connector, DeadLetters, Decode, Envelope, Failure, GroupProtocol, OffsetWait, Retention,
+    Connector, DeadLetters, Decode, Envelope, Failure, GroupProtocol, OffsetWait, OnGap, Retention,
     Source as Records, Start,
 };
 use oncely_core::render;
@@ -68,6 +68,8 @@ pub(super) struct Compiler<'a> {
     states: Option<state::States>,
     /// Those that the file declares.
     profiles: BTreeMap<String, Known>,
+    /// Whether some records of its topics are left out.
+    has_match: bool,
     /// The file beside this one whose template is compiled, if it is one.
     template_file: Option<String>,
 }
@@ -82,7 +84,19 @@ impl<'a> Compiler<'a> {
     ) -> Self {
         let (states, profiles, template_file) = (None, BTreeMap::new(), None);
         let bounds = Bounds::default();
-        Self { source, findings, dir, settings, check, bounds, states, profiles, template_file }
+        let has_match = false;
+        Self {
+            source,
+            findings,
+            dir,
+            settings,
+            check,
+            bounds,
+            states,
+            profiles,
+            has_match,
+            template_file,
+        }
     }
 
     /// `None` when something essential is missing; findings say what.
@@ -98,6 +112,7 @@ impl<'a> Compiler<'a> {
         let decode = self.decode(raw.decode.as_ref().and_then(Field::get));
         self.states = raw.state.as_ref().and_then(Field::get).map(state::States::of);
         let matches = raw.matches.as_ref();
+        self.has_match = matches.is_some();
         let matches = matches.and_then(|text| self.condition(text, text::RECORD));
         let identity = self.need(&raw.identity, "identity", top);
         let identity = identity.and_then(|(span, raw)| self.identity(raw, span));
@@ -108,7 +123,11 @@ impl<'a> Compiler<'a> {
         }
         let effects = self.effects(raw);
         let failure = self.failure(raw);
-        let retention = self.retention(raw, &failure, &effects);
+        let gap_ms = match state.as_ref().and_then(Option::as_ref).map(|state| state.on_gap) {
+            Some(OnGap::Wait(wait)) => wait.wait_ms,
+            Some(OnGap::Apply) | None => 0,
+        };
+        let retention = self.retention(raw, &failure, &effects, gap_ms);
         let tests = self.tests(raw, &effects);
         let owner = raw.owner.as_ref().and_then(Field::get).map(|owner| owner.as_str().into());
         let connector = Connector {
@@ -267,6 +286,7 @@ impl<'a> Compiler<'a> {
         raw: &RawConnector,
         failure: &Failure,
         effects: &[oncely_core::connector::EffectRule],
+        gap_ms: u64,
     ) -> Retention {
         let raw = raw.retention.as_ref().and_then(Field::get);
         let dedupe = raw.and_then(|raw| raw.dedupe.as_ref()?.valid());
@@ -295,7 +315,13 @@ impl<'a> Compiler<'a> {
             | oncely_core::connector::EffectBody::Publish(_) => None,
         });
         let longest = plans.chain(waits).max_by_key(|(length, _)| *length);
-        let longest = longest.or((replay_ms > 0).then(|| (0, "no effect".to_owned())));
+        let more = replay_ms > 0 || gap_ms > 0;
+        let longest = longest.or(more.then(|| (0, "no effect".to_owned())));
+        // An event waits first, and is done then.
+        let longest = longest.map(|(length, what)| match gap_ms {
+            0 => (length, what),
+            _ => (length.saturating_add(gap_ms), format!("{what}, after `on_gap.wait`,")),
+        });
         let longest = longest.map(|(length, what)| match replay_ms {
             0 => (length, what),
             _ => (length.saturating_add(replay_ms), format!("{what}, and `retention.replay`,")),

@@ -2,14 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use oncely_core::connector::{OnInvalid, StateRules, Transition};
+use oncely_core::connector::{
+    AfterWait, GapWait, OnGap, OnInvalid, OnParked, StateRules, Transition,
+};
 use oncely_core::expr::spelling::nearest;
 
 use super::super::diagnostic::{Code, Finding};
-use super::super::raw::{RawGap, RawInvalid, RawState, RawTransition};
+use super::super::raw::{
+    RawAfterWait, RawGap, RawGapWait, RawInvalid, RawParked, RawState, RawTransition,
+};
 use super::super::read::Field;
 use super::super::source::Span;
 use super::{Compiler, text};
+
+/// Events that may wait at a time unless the file says otherwise, and the most that it may say: each sweep
+/// looks at all of them.
+const DEFERRED_MAX: u32 = 10_000;
+const DEFERRED_MAX_MAX: u32 = 1_000_000;
 
 /// The names of the states of a connector.
 #[derive(Clone, Debug, Default)]
@@ -67,9 +76,11 @@ impl Compiler<'_> {
         if let (Some(key), Some(span)) = (&key, raw.key.span()) {
             self.identifies(key, span, "an entity's key");
         }
+        let mut on_gap = OnGap::Apply;
         let version = self.need(&raw.version, "state.version", at).and_then(|(span, version)| {
-            if let Some((span, RawGap::Later)) = version.on_gap.as_ref().and_then(Field::valid) {
-                self.not_yet(span, "`on_gap: wait`", "on_gap: wait");
+            if let Some((span, RawGap::Wait(wait))) = version.on_gap.as_ref().and_then(Field::valid)
+            {
+                on_gap = self.gap(wait, span);
             }
             self.need(&version.from, "state.version.from", span)?;
             self.expr(&version.from, text::TENANT)
@@ -89,6 +100,12 @@ impl Compiler<'_> {
             Some(RawInvalid::DeadLetter) => OnInvalid::DeadLetter,
             Some(RawInvalid::Ignore) => OnInvalid::Ignore,
         };
+        let on_parked = match raw.on_parked.as_ref().and_then(Field::get) {
+            None | Some(RawParked::Apply) => OnParked::Apply,
+            Some(RawParked::Wait) => OnParked::Wait,
+        };
+        let defers = matches!(on_gap, OnGap::Wait(_)) || on_parked == OnParked::Wait;
+        let deferred_max = self.deferred_max(raw, defers);
         Some(StateRules {
             entity: entity?.into(),
             key: key?,
@@ -96,7 +113,59 @@ impl Compiler<'_> {
             initial: initial?.into(),
             transitions: transitions?.into_iter().collect::<Option<Vec<_>>>()?,
             on_invalid,
+            on_gap,
+            on_parked,
+            deferred_max,
         })
+    }
+
+    fn gap(&mut self, raw: &RawGapWait, at: Span) -> OnGap {
+        let wait = raw.wait.valid();
+        if let Some((span, _)) = wait.filter(|(_, wait)| wait.0 == 0) {
+            let text = "an event that waits for no time does not wait";
+            let help =
+                "write how long the missing ones may take: `wait: 30s`; or use `on_gap: apply`";
+            self.add(Finding::new(Code::OutOfRange, span, text).help(help));
+        }
+        let then = match raw.then.as_ref().and_then(Field::get) {
+            None | Some(RawAfterWait::Apply) => AfterWait::Apply,
+            Some(RawAfterWait::Quarantine) => AfterWait::Quarantine,
+        };
+        let first = raw.first.as_ref().and_then(Field::valid);
+        let first = first.and_then(|(span, first)| match i64::try_from(*first) {
+            Ok(first) => Some(first),
+            Err(_) => {
+                let text = "this is larger than any version";
+                let help = "write the version that an entity begins with: `first: 1`";
+                self.add(Finding::new(Code::OutOfRange, span, text).help(help));
+                None
+            }
+        });
+        if self.has_match {
+            let text = "versions of records that `match` leaves out are waited for and never come";
+            let note = "an event waits for every version below its own, and then its time is over";
+            let help = "read them as well, with `on_invalid: ignore`, or use `on_gap: apply`";
+            let finding = Finding::new(Code::GapNeverFilled, at, text);
+            self.add(finding.note(note).help(help));
+        }
+        OnGap::Wait(GapWait { wait_ms: wait.map_or(0, |(_, wait)| wait.0), then, first })
+    }
+
+    /// How many events may wait at a time.
+    fn deferred_max(&mut self, raw: &RawState, defers: bool) -> u32 {
+        let Some((span, max)) = raw.max_deferred.as_ref().and_then(Field::valid) else {
+            return DEFERRED_MAX;
+        };
+        if !(1..=DEFERRED_MAX_MAX).contains(max) {
+            let text = format!("between 1 and {DEFERRED_MAX_MAX} events may wait, not {max}");
+            let help = "leave it out for 10000";
+            self.add(Finding::new(Code::OutOfRange, span, text).help(help));
+        } else if !defers {
+            let text = "no event of this connector waits, so their number needs no bound";
+            let help = "it belongs to `version.on_gap: { wait: … }` and `on_parked: wait`";
+            self.add(Finding::new(Code::Unused, span, text).help(help));
+        }
+        *max
     }
 
     fn transition(&mut self, raw: &RawTransition, at: Span) -> Option<Transition> {

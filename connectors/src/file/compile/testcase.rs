@@ -98,6 +98,7 @@ impl From<RawOutcome> for ExpectedOutcome {
             RawOutcome::Ignored => Self::Ignored,
             RawOutcome::Quarantined => Self::Quarantined,
             RawOutcome::DeadLettered => Self::DeadLettered,
+            RawOutcome::Deferred => Self::Deferred,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod chat;
 mod compensate;
 mod effect;
+mod gap;
 mod lookup;
 mod profile;
 mod publish;
@@ -19,10 +20,11 @@ use serde::Deserialize;
 pub(crate) use self::chat::*;
 pub(crate) use self::compensate::RawCompensate;
 pub(crate) use self::effect::*;
+pub(crate) use self::gap::{RawAfterWait, RawGap, RawGapWait};
 pub(crate) use self::lookup::*;
 pub(crate) use self::profile::*;
 pub(crate) use self::publish::*;
-pub(crate) use self::shapes::{RawFingerprint, RawGap, RawTree};
+pub(crate) use self::shapes::{RawFingerprint, RawTree};
 use super::read::{Entries, Field, Later};
 use super::words::{Bytes, Millis, OneOrMany, Wait};
 
@@ -164,6 +166,11 @@ pub(crate) struct RawState {
     pub(crate) transitions: Field<Vec<Field<RawTransition>>>,
     /// What becomes of a newer event without a transition; `quarantine` unless set.
     pub(crate) on_invalid: Option<Field<RawInvalid>>,
+    /// What becomes of later events of an entity while a record of it is parked: they `apply` unless set;
+    /// with `wait` they keep their order behind it until a person has released or discarded it.
+    pub(crate) on_parked: Option<Field<RawParked>>,
+    /// How many events may wait at a time; one more is quarantined. 10000 unless set.
+    pub(crate) max_deferred: Option<Field<u32>>,
 }
 
 /// The number that says which of two events is newer.
@@ -175,6 +182,8 @@ pub(crate) struct RawVersion {
     pub(crate) from: Field<String>,
     pub(crate) compare: Option<Field<RawCompare>>,
     pub(crate) on_stale: Option<Field<RawStaleVersion>>,
+    /// What becomes of an event whose version is more than one above the last one: it applies unless set;
+    /// `{ wait: 30s, then: apply }` gives the missing ones so much time.
     pub(crate) on_gap: Option<Field<RawGap>>,
 }
 
@@ -210,6 +219,14 @@ pub(crate) enum RawInvalid {
     Quarantine,
     DeadLetter,
     Ignore,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawParked {
+    Apply,
+    Wait,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -289,4 +306,5 @@ pub(crate) enum RawOutcome {
     Ignored,
     Quarantined,
     DeadLettered,
+    Deferred,
 }

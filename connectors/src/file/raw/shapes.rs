@@ -17,14 +17,6 @@ pub(crate) enum RawFingerprint {
     Except(Vec<Field<String>>),
 }
 
-/// What follows when versions are missing between two events.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RawGap {
-    Apply,
-    /// `wait`, or a map of it.
-    Later,
-}
-
 /// A body: any YAML, texts are templates.
 #[derive(Clone, Debug)]
 pub(crate) enum RawTree {
@@ -161,48 +153,5 @@ impl JsonSchema for RawFingerprint {
                 }
             ]
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for RawGap {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = RawGap;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`apply`")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawGap, E> {
-                match text {
-                    "apply" => Ok(RawGap::Apply),
-                    "wait" => Ok(RawGap::Later),
-                    other => {
-                        Err(E::custom(format_args!("unknown value `{other}` | write `apply`")))
-                    }
-                }
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawGap, A::Error> {
-                while map.next_entry::<String, de::IgnoredAny>()?.is_some() {}
-                Ok(RawGap::Later)
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
-
-impl JsonSchema for RawGap {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Gap".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "const": "apply" })
     }
 }

@@ -1,17 +1,20 @@
-//! Folds the events of a batch in order.
+//! Folds the events of a batch in order, with those that have waited for one of them.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Input;
-use super::known::{EffectRow, EntityRow, InboxRow, Known};
+use super::known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
-    Decision, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew, Plan,
+    Decision, DeferredNew, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew,
+    Plan, WaitCause,
 };
 use super::state::{Step, step};
 use super::verdict::{Verdict, verdict};
-use crate::connector::{Connector, OnConflict};
+use super::waits::{Standing, follows, is_after_gap, reach, standing};
+use crate::connector::{Connector, OnConflict, OnGap, OnParked, StateRules};
 use crate::effect::order::{OpenEffect, Turn};
 use crate::effect::status::Status;
 use crate::event::Event;
@@ -21,29 +24,60 @@ use crate::key::Key;
 /// Decides all events. `known` is what the database says of their keys; it comes back changed by
 /// the batch and is of no further use.
 pub fn decide(connector: &Connector, inputs: &[Input<'_>], known: Known) -> Plan {
-    let mut fold = Fold { connector, known, plan: Plan::default() };
-    for (index, input) in inputs.iter().enumerate() {
+    decide_with(connector, inputs, inputs.len(), known)
+}
+
+/// The same with events that wait on the entities of the first `fresh` inputs, or on others: they are the inputs
+/// after these, and [`Known::waits`] says which is which. They go when their turn has come by what the fresh
+/// ones bring, or their time. Decisions are those of the fresh ones; [`Plan::released`] has the others.
+pub fn decide_with(
+    connector: &Connector,
+    inputs: &[Input<'_>],
+    fresh: usize,
+    known: Known,
+) -> Plan {
+    let defers = connector.defers() || !known.waits.is_empty();
+    let mut fold = Fold { connector, inputs, known, plan: Plan::default(), copies: Vec::new() };
+    let entities: Vec<Key> = fold.known.waits.keys().copied().collect();
+    for (index, input) in inputs.iter().enumerate().take(fresh) {
+        if defers && let Some(about) = &input.event.entity {
+            // What waits with a lower version and may go comes first.
+            fold.release(about.key, about.version.saturating_sub(1), false);
+        }
         // One event is decided on a view that does not change, so a panic leaves nothing half done.
         let meaning = catch_unwind(AssertUnwindSafe(|| fold.meaning(input)))
             .unwrap_or_else(|_| Meaning::parked(false, ParkReason::Panicked, PANICKED.to_owned()));
         let decision = fold.apply(index, input, meaning);
         fold.plan.decisions.push(decision);
     }
-    fold.plan
+    if defers {
+        let about = inputs.iter().take(fresh).filter_map(|input| input.event.entity.as_ref());
+        let touched: BTreeSet<Key> = about.map(|about| about.key).collect();
+        touched.into_iter().for_each(|entity| fold.release(entity, i64::MAX, false));
+    }
+    // What these events have brought comes first: only then is it too late.
+    entities.iter().for_each(|entity| fold.release(*entity, i64::MAX, true));
+    fold.follow_up()
 }
 
 const TOO_OLD: &str = "its record is older than `retention.dedupe`, so it may have been run and forgotten; it was \
                        not run";
-const PANICKED: &str = "deciding this record panicked; please report it with the log of that time";
+pub(super) const PANICKED: &str =
+    "deciding this record panicked; please report it with the log of that time";
+const FULL: &str = "it would have to wait for an earlier event of its entity, and as many events wait as \
+                    `state.max_deferred` allows; release it when fewer do";
 
-struct Fold<'a> {
-    connector: &'a Connector,
-    known: Known,
-    plan: Plan,
+pub(super) struct Fold<'a> {
+    pub(super) connector: &'a Connector,
+    pub(super) inputs: &'a [Input<'a>],
+    pub(super) known: Known,
+    pub(super) plan: Plan,
+    /// Copies of events that wait, by the index of their decisions.
+    copies: Vec<(usize, Key)>,
 }
 
 /// What one event means, not yet folded in.
-enum Meaning {
+pub(super) enum Meaning {
     Again {
         row: InboxRow,
     },
@@ -62,10 +96,13 @@ enum Meaning {
         reason: ParkReason,
         detail: String,
     },
+    Deferred {
+        cause: WaitCause,
+    },
 }
 
 impl Meaning {
-    const fn parked(quarantine: bool, reason: ParkReason, detail: String) -> Self {
+    pub(super) const fn parked(quarantine: bool, reason: ParkReason, detail: String) -> Self {
         Self::Parked { quarantine, reason, detail }
     }
 }
@@ -89,10 +126,36 @@ impl Fold<'_> {
     }
 
     fn fresh(&self, input: &Input<'_>) -> Meaning {
-        let event = input.event;
         if input.age_ms.is_some_and(|age_ms| age_ms > self.connector.retention.dedupe_ms) {
             return Meaning::parked(false, ParkReason::TooOld, TOO_OLD.to_owned());
         }
+        match self.waits_for(input.event) {
+            None => self.decided_now(input),
+            Some(_) if self.is_full() => {
+                Meaning::parked(true, ParkReason::DeferredFull, FULL.to_owned())
+            }
+            Some(cause) => Meaning::Deferred { cause },
+        }
+    }
+
+    fn waits_for(&self, event: &Event) -> Option<WaitCause> {
+        let rules = self.connector.state.as_ref().filter(|rules| rules.defers())?;
+        let about = event.entity.as_ref()?;
+        match standing(rules, &self.known, (about.key, about.version)) {
+            Standing::Free => None,
+            Standing::Gap if self.known.insisted.contains(&event.key) => None,
+            Standing::Gap => Some(WaitCause::Gap),
+            Standing::Behind(_) => Some(WaitCause::Parked),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.known.room.is_some_and(|room| self.plan.deferred.len() >= room)
+    }
+
+    /// What a new event means that waits for nothing, or for nothing any more.
+    pub(super) fn decided_now(&self, input: &Input<'_>) -> Meaning {
+        let event = input.event;
         let scope = crate::expr::Scope { tenant: Some(&event.tenant), ..input.scope };
         let mut current = None;
         let (ending, moved) = match (&self.connector.state, &event.entity) {
@@ -134,9 +197,12 @@ impl Fold<'_> {
         }
     }
 
-    fn apply(&mut self, index: usize, input: &Input<'_>, meaning: Meaning) -> Decision {
+    pub(super) fn apply(&mut self, index: usize, input: &Input<'_>, meaning: Meaning) -> Decision {
         match meaning {
             Meaning::Again { row } => {
+                if row.ending == Ending::Deferred {
+                    self.copies.push((index, input.event.key));
+                }
                 let is_first = input.place == row.first;
                 // The first copy itself, delivered again, is no repeat of it.
                 if !is_first {
@@ -155,15 +221,90 @@ impl Fold<'_> {
             Meaning::Conflict { known } => {
                 let quarantine = self.connector.identity.on_conflict == OnConflict::Quarantine;
                 let detail = "this business id is known with another content; it was not run";
-                self.park(index, quarantine, ParkReason::Conflict, detail.to_owned(), Some(known))
+                let reason = ParkReason::Conflict;
+                self.park(index, input, quarantine, reason, detail.to_owned(), Some(known))
             }
             Meaning::Parked { quarantine, reason, detail } => {
-                let decision = self.park(index, quarantine, reason, detail, None);
+                let decision = self.park(index, input, quarantine, reason, detail, None);
                 self.remember(input, decision.ending, None, Vec::new());
                 decision
             }
-            Meaning::Fresh { ending, moved, owed } => self.take(index, input, ending, moved, owed),
+            Meaning::Deferred { cause } => self.defer(index, input, cause),
+            Meaning::Fresh { ending, moved, owed } => {
+                if ending == Ending::Ignored {
+                    self.pass(input.event);
+                }
+                self.take(index, input, ending, moved, owed)
+            }
         }
+    }
+
+    /// The event waits, behind those of its entity that wait with lower versions.
+    fn defer(&mut self, index: usize, input: &Input<'_>, cause: WaitCause) -> Decision {
+        let event = input.event;
+        let Some(about) = &event.entity else { return ended(Ending::Ignored, None) };
+        if cause == WaitCause::Gap {
+            self.plan.gaps = self.plan.gaps.saturating_add(1);
+        }
+        let waits = self.known.waits.entry(about.key).or_default();
+        let at = waits.deferred.partition_point(|row| row.version <= about.version);
+        let row = DeferredRow {
+            number: None,
+            event: event.key,
+            version: about.version,
+            overdue: false,
+            untimed: false,
+            input: Some(index),
+            changed: false,
+        };
+        waits.deferred.insert(at, row);
+        let new = DeferredNew {
+            input: index,
+            entity: about.key,
+            version: about.version,
+            cause,
+            tenant: event.tenant.clone(),
+            business_id: event.id.clone(),
+            fingerprint: event.fingerprint,
+        };
+        self.plan.deferred.insert(event.key, new);
+        self.remember(input, Ending::Deferred, None, Vec::new());
+        ended(Ending::Deferred, None)
+    }
+
+    /// The event is decided and leaves its entity where it is: its version is not missing.
+    fn pass(&mut self, event: &Event) {
+        let minds = |rules: &&StateRules| matches!(rules.on_gap, OnGap::Wait(_));
+        let Some(rules) = self.connector.state.as_ref().filter(minds) else { return };
+        let Some(about) = &event.entity else { return };
+        let reached = reach(&self.known, about.key);
+        let is_beyond = reached.is_none_or(|reached| about.version > reached);
+        if is_beyond && follows(rules, reached, about.version) {
+            self.known.waits.entry(about.key).or_default().passed = Some(about.version);
+            self.plan.passed.insert(about.key, about.version);
+        }
+    }
+
+    /// Later events of the entity wait for this one, if the connector says so.
+    fn hold(&mut self, event: &Event) -> Option<(Key, i64)> {
+        let rules = self.connector.state.as_ref();
+        rules.filter(|rules| rules.on_parked == OnParked::Wait)?;
+        let about = event.entity.as_ref()?;
+        let waits = self.known.waits.entry(about.key).or_default();
+        waits.parked = Some(waits.parked.map_or(about.version, |known| known.min(about.version)));
+        Some((about.key, about.version))
+    }
+
+    /// A copy of an event that waited waits for what that one owes now.
+    fn follow_up(mut self) -> Plan {
+        for (index, event) in &self.copies {
+            if let (Some(row), Some(decision)) =
+                (self.known.inbox.get(event), self.plan.decisions.get_mut(*index))
+            {
+                decision.effects.clone_from(&row.effects);
+            }
+        }
+        self.plan
     }
 
     fn take(
@@ -176,6 +317,12 @@ impl Fold<'_> {
     ) -> Decision {
         let event = input.event;
         if let (Some(about), Some(moved)) = (&event.entity, &moved) {
+            // One that had to wait was counted when it came.
+            let applies = self.connector.state.as_ref().map(|rules| rules.on_gap);
+            if applies == Some(OnGap::Apply) && is_after_gap(&self.known, about.key, about.version)
+            {
+                self.plan.gaps = self.plan.gaps.saturating_add(1);
+            }
             let row = EntityRow {
                 event: event.key,
                 version: about.version,
@@ -261,13 +408,23 @@ impl Fold<'_> {
 
     fn park(
         &mut self,
-        input: usize,
+        index: usize,
+        input: &Input<'_>,
         quarantine: bool,
         reason: ParkReason,
         detail: String,
         known_fingerprint: Option<Fingerprint>,
     ) -> Decision {
-        self.plan.parked.push(ParkedNew { input, quarantine, reason, detail, known_fingerprint });
+        self.pass(input.event);
+        let holds = self.hold(input.event);
+        self.plan.parked.push(ParkedNew {
+            input: index,
+            quarantine,
+            reason,
+            detail,
+            known_fingerprint,
+            holds,
+        });
         let ending = if quarantine { Ending::Quarantined } else { Ending::DeadLettered };
         ended(ending, Some(reason))
     }

@@ -30,6 +30,57 @@ pub struct Known {
     pub forgetful: BTreeSet<Key>,
     /// Ledger lines that turned out to exist already, with the hash of their content.
     pub ledger: BTreeMap<Key, Key>,
+    /// By entity: who waits, and for what. Empty for connectors whose events wait for nothing.
+    pub waits: BTreeMap<Key, Waits>,
+    /// Events that a person wants run although a version before them is missing.
+    pub insisted: BTreeSet<Key>,
+    /// How many more events may be deferred; `None` where nobody has counted.
+    pub room: Option<usize>,
+    pub releases: Releases,
+}
+
+/// What is on record of an entity's order, beside the entity.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    /// The version up to which its events were decided, where that is beyond the entity's own: by events that
+    /// were ignored or parked.
+    pub passed: Option<i64>,
+    /// The lowest version of a parked event of it that later ones wait for.
+    pub parked: Option<i64>,
+    /// Events that wait, lowest version first.
+    pub deferred: Vec<DeferredRow>,
+}
+
+/// An event that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeferredRow {
+    /// `None`: of this batch.
+    pub number: Option<i64>,
+    pub event: Key,
+    pub version: i64,
+    /// What it waits for did not come in time.
+    pub overdue: bool,
+    /// It has no time: it waits for a person.
+    pub untimed: bool,
+    /// Index among the inputs; `None` where its bytes were not loaded.
+    pub input: Option<usize>,
+    /// The connector file gives it another identity now.
+    pub changed: bool,
+}
+
+/// Which deferred events a plan may let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Releases {
+    /// Of those on record.
+    pub max: usize,
+    /// The database refuses what follows from the first of them: it is parked.
+    pub refused: bool,
+}
+
+impl Default for Releases {
+    fn default() -> Self {
+        Self { max: usize::MAX, refused: false }
+    }
 }
 
 #[derive(Clone, Debug)]

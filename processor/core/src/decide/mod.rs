@@ -11,19 +11,22 @@ pub mod known;
 mod line;
 mod owed;
 pub mod plan;
+mod release;
 mod state;
 mod verdict;
+mod waits;
 
 pub use again::{Decided, OwedAgain};
-pub use fold::decide;
-pub use known::{EffectRow, EntityRow, InboxRow, Known, Place};
+pub use fold::{decide, decide_with};
+pub use known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known, Place, Releases, Waits};
 pub use line::ledger_line;
 pub use owed::{Refusal, undone_keys};
 pub use plan::{
-    Decision, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, Moved, ParkReason, ParkedNew,
-    PayloadNew, Plan,
+    Decision, DeferredNew, EffectNew, Ending, EntityWrite, InboxNew, LedgerNew, Moved, ParkReason,
+    ParkedNew, PayloadNew, Plan, Released, WaitCause,
 };
 pub use verdict::{Verdict, verdict};
+pub use waits::releasable;
 
 use crate::event::Event;
 use crate::expr::Scope;

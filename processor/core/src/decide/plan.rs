@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::known::{EntityRow, Place};
+use crate::connector::AfterWait;
 use crate::effect::order::Turn;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
@@ -17,16 +18,19 @@ pub enum Ending {
     Ignored,
     Quarantined,
     DeadLettered,
+    /// It waits for another event of its entity; what becomes of it is on record then.
+    Deferred,
 }
 
 impl Ending {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Applied,
         Self::Duplicate,
         Self::Stale,
         Self::Ignored,
         Self::Quarantined,
         Self::DeadLettered,
+        Self::Deferred,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +41,7 @@ impl Ending {
             Self::Ignored => "ignored",
             Self::Quarantined => "quarantined",
             Self::DeadLettered => "dead_lettered",
+            Self::Deferred => "deferred",
         }
     }
 
@@ -64,10 +69,18 @@ pub enum ParkReason {
     TooOld,
     /// Deciding it panicked: a fault of this program.
     Panicked,
+    /// A version before it did not come in time.
+    VersionGap,
+    /// It would have to wait, and as many events wait as may.
+    DeferredFull,
+    /// The connector file gives it another identity than when it began to wait.
+    IdentityChanged,
+    /// The database refuses a value that follows from it.
+    RefusedByDatabase,
 }
 
 impl ParkReason {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Conflict,
         Self::VersionConflict,
         Self::InvalidTransition,
@@ -76,6 +89,10 @@ impl ParkReason {
         Self::RequestFailed,
         Self::TooOld,
         Self::Panicked,
+        Self::VersionGap,
+        Self::DeferredFull,
+        Self::IdentityChanged,
+        Self::RefusedByDatabase,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -88,6 +105,10 @@ impl ParkReason {
             Self::RequestFailed => "request_failed",
             Self::TooOld => "too_old",
             Self::Panicked => "panicked",
+            Self::VersionGap => "version_gap",
+            Self::DeferredFull => "deferred_full",
+            Self::IdentityChanged => "identity_changed",
+            Self::RefusedByDatabase => "refused_by_database",
         }
     }
 }
@@ -125,6 +146,62 @@ pub struct Plan {
     pub payloads: Vec<PayloadNew>,
     /// Copies of known events, in the order of the inputs.
     pub repeats: Vec<(Key, Place)>,
+    /// Events that wait from now on, by their keys.
+    pub deferred: BTreeMap<Key, DeferredNew>,
+    /// Events that waited and wait no more.
+    pub released: Vec<Released>,
+    /// Entities whose versions were decided further than they themselves have come.
+    pub passed: BTreeMap<Key, i64>,
+    /// Deferred rows that waited for a person, and wait for a version from now on.
+    pub timed: Vec<i64>,
+    /// Events of this batch that came while an earlier version was missing.
+    pub gaps: u64,
+    /// More deferred events could go than one plan takes.
+    pub more: bool,
+}
+
+/// An event that waits for others of its entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeferredNew {
+    /// Index of the input.
+    pub input: usize,
+    pub entity: Key,
+    pub version: i64,
+    pub cause: WaitCause,
+    pub tenant: Box<str>,
+    pub business_id: Box<str>,
+    pub fingerprint: Fingerprint,
+}
+
+/// What an event waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaitCause {
+    /// An earlier version is missing.
+    Gap,
+    /// An earlier event of the entity is parked.
+    Parked,
+}
+
+impl WaitCause {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gap => "gap",
+            Self::Parked => "parked",
+        }
+    }
+}
+
+/// An event that waited and was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// Of its row.
+    pub number: i64,
+    pub event: Key,
+    /// Index of the input.
+    pub input: usize,
+    /// What it came to at its time, where what it waited for did not come.
+    pub escalated: Option<AfterWait>,
+    pub decision: Decision,
 }
 
 /// The last state of an entity after the batch.
@@ -188,6 +265,8 @@ pub struct ParkedNew {
     pub detail: String,
     /// The fingerprint on record, where the id was known.
     pub known_fingerprint: Option<Fingerprint>,
+    /// The entity whose later events wait until it is closed, and its version.
+    pub holds: Option<(Key, i64)>,
 }
 
 /// The event's bytes are still needed to render an effect.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::connector::{
-    Decode, Envelope, Failure, GroupProtocol, Identity, OffsetWait, OnConflict, OnInvalid,
-    Retention, Source, Start,
+    Decode, Envelope, Failure, GroupProtocol, Identity, OffsetWait, OnConflict, OnGap, OnInvalid,
+    OnParked, Retention, Source, Start,
 };
 use crate::value::Decimal;
 
@@ -37,6 +37,9 @@ fn connector(fingerprint: FingerprintRule) -> Connector {
             initial: "open".into(),
             transitions: Vec::new(),
             on_invalid: OnInvalid::Quarantine,
+            on_gap: OnGap::Apply,
+            on_parked: OnParked::Apply,
+            deferred_max: 10,
         }),
         effects: Vec::new(),
         failure: Failure {

@@ -2,9 +2,9 @@
 
 use oncely_core::connector::{
     BodyRule, CallRule, Compensation, Connector, Decode, EffectBody, EffectRule, Envelope, Failure,
-    FingerprintRule, GroupProtocol, HttpRule, Identity, Limits, OffsetWait, OnConflict, OnInvalid,
-    OnStale, OnUnknown, Profile, RequestRule, Retention, Source, Start, StateRules, Timeout,
-    Transition,
+    FingerprintRule, GroupProtocol, HttpRule, Identity, Limits, OffsetWait, OnConflict, OnGap,
+    OnInvalid, OnParked, OnStale, OnUnknown, Profile, RequestRule, Retention, Source, Start,
+    StateRules, Timeout, Transition,
 };
 use oncely_core::effect::retry::Retry;
 use oncely_core::expr::Expr;
@@ -87,6 +87,9 @@ pub(crate) fn connector() -> Connector {
                 moved("paid", "cancelled", "cancelled"),
             ],
             on_invalid: OnInvalid::Quarantine,
+            on_gap: OnGap::Apply,
+            on_parked: OnParked::Apply,
+            deferred_max: 10,
         }),
         effects: vec![
             call("charge", "entered(\"paid\")", "http://x/{{ event.order }}", None),

@@ -7,10 +7,14 @@ use uuid::Uuid;
 
 use super::audit::{self, Entry};
 use super::compensations::{self, Pair};
+use super::deferred::{self, DeferredRow, Filter};
 use super::effects::{self, AttemptRow, EffectRow};
 use crate::store::columns::{key, keys, uuid, uuids};
 use crate::store::error::Result;
 use crate::store::origin::Origin;
+
+/// How often an event is told to have waited.
+const DEFERRED_MAX: i64 = 20;
 
 /// A connector, as far as keys of its events need it.
 #[derive(Clone, Debug)]
@@ -56,6 +60,8 @@ pub async fn tenants_by_key(
 pub struct History {
     pub inbox: Option<InboxRow>,
     pub parked: Vec<ParkedEntry>,
+    /// How often, and for what, it waited.
+    pub deferred: Vec<DeferredRow>,
     pub effects: Vec<EffectRow>,
     pub attempts: Vec<AttemptRow>,
     pub ledger: Vec<LedgerRow>,
@@ -116,7 +122,13 @@ pub struct LedgerRow {
 
 /// Everything on record under one event key.
 pub async fn history(connection: &mut PgConnection, tenant: &str, event: Key) -> Result<History> {
-    let mut history = History { parked: parked(connection, event).await?, ..History::default() };
+    let waited =
+        Filter { event: Some(event), closed: true, limit: DEFERRED_MAX, ..Filter::default() };
+    let mut history = History {
+        parked: parked(connection, event).await?,
+        deferred: deferred::list(connection, &waited).await?,
+        ..History::default()
+    };
     let mut subjects = vec![event];
     let row = query_file!("src/store/sql/admin_inbox.sql", uuid(event));
     if let Some(row) = row.fetch_optional(&mut *connection).await? {

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod compensations;
+pub mod deferred;
 pub mod effects;
 pub mod endpoints;
 pub mod events;

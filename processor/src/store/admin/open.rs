@@ -5,7 +5,7 @@ use sqlx::{PgConnection, query_file, query_file_scalar};
 use uuid::Uuid;
 
 use crate::store::error::Result;
-use crate::telemetry::{EffectsOpen, OpenThings, OutboxOpen, ParkedOpen};
+use crate::telemetry::{DeferredOpen, EffectsOpen, OpenThings, OutboxOpen, ParkedOpen};
 
 /// Counts what is open, if `me` is the worker to do so; `None` for all others.
 pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<OpenThings>> {
@@ -18,8 +18,18 @@ pub async fn count(connection: &mut PgConnection, me: Uuid) -> Result<Option<Ope
     let parked = query_file!("src/store/sql/admin_open_parked.sql");
     let parked = parked.fetch_all(&mut *connection).await?.into_iter();
     let outbox = query_file!("src/store/sql/admin_open_outbox.sql");
-    let outbox = outbox.fetch_all(connection).await?.into_iter();
+    let outbox = outbox.fetch_all(&mut *connection).await?.into_iter();
+    let deferred = query_file!("src/store/sql/admin_open_deferred.sql");
+    let deferred = deferred.fetch_all(connection).await?.into_iter();
     Ok(Some(OpenThings {
+        deferred: deferred
+            .map(|row| DeferredOpen {
+                connector: row.connector,
+                cause: row.cause,
+                count: unsigned(row.count),
+                oldest_at: unsigned(row.oldest),
+            })
+            .collect(),
         outbox: outbox
             .map(|row| OutboxOpen {
                 connector: row.connector,

@@ -12,6 +12,8 @@ pub struct Totals {
     pub stale: u64,
     pub ignored: u64,
     pub quarantined: u64,
+    /// Those that wait.
+    pub deferred: u64,
     pub dead_lettered: u64,
     /// Times that a known event came again, at another place than first.
     pub repeats: u64,
@@ -47,6 +49,7 @@ pub async fn of_connector(connection: &mut PgConnection, connector: &str) -> Res
             "stale" => &mut totals.stale,
             "ignored" => &mut totals.ignored,
             "quarantined" => &mut totals.quarantined,
+            "deferred" => &mut totals.deferred,
             _ => &mut totals.dead_lettered,
         };
         *counter = counter.saturating_add(unsigned(row.events));

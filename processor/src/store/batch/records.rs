@@ -26,6 +26,8 @@ pub struct ParkedRecord<'a> {
     pub headers: &'a [u8],
     pub event: Option<&'a Event>,
     pub known_fingerprint: Option<Fingerprint>,
+    /// The entity whose later events wait for it, and its version.
+    pub holds: Option<(Key, i64)>,
 }
 
 impl<'a> ParkedRecord<'a> {
@@ -37,6 +39,7 @@ impl<'a> ParkedRecord<'a> {
             detail: &parked.detail,
             event: Some(event),
             known_fingerprint: parked.known_fingerprint,
+            holds: parked.holds,
             ..record
         }
     }
@@ -116,6 +119,8 @@ pub async fn write_parked(
         parked.iter().map(|record| record.event.map(|event| uuid(event.fingerprint.0))).collect();
     let known: Vec<_> =
         parked.iter().map(|record| record.known_fingerprint.map(|known| uuid(known.0))).collect();
+    let holds: Vec<_> = parked.iter().map(|record| Some(uuid(record.holds?.0))).collect();
+    let held: Vec<_> = parked.iter().map(|record| Some(record.holds?.1)).collect();
     let rows = query_file!(
         "src/store/sql/parked_insert.sql",
         &kinds,
@@ -134,6 +139,8 @@ pub async fn write_parked(
         &fingerprint as &[Option<Uuid>],
         &known as &[Option<Uuid>],
         connector_id,
+        &holds as &[Option<Uuid>],
+        &held as &[Option<i64>],
     )
     .fetch_all(tx)
     .await?;

@@ -10,10 +10,13 @@ SET redrive_at = NULL, release = false, redrives = p.redrives + 1,
     tenant = coalesce(u.tenant, p.tenant),
     business_id = coalesce(u.business_id, p.business_id),
     fingerprint = coalesce(u.fingerprint, p.fingerprint),
+    holds = CASE WHEN u.kind IS NULL THEN p.holds ELSE coalesce(u.holds, p.holds) END,
+    held_version = CASE WHEN u.kind IS NULL THEN p.held_version ELSE coalesce(u.held_version, p.held_version) END,
     known_fingerprint = CASE WHEN u.kind IS NULL THEN p.known_fingerprint ELSE u.known_fingerprint END,
     letter = u.kind IS NOT DISTINCT FROM 'dead_letter' AND c.dead_letter IS NOT NULL
 FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[],
-            $9::uuid[], $10::uuid[])
-     AS u (id, outcome, kind, reason, detail, event, tenant, business_id, fingerprint, known_fingerprint),
+            $9::uuid[], $10::uuid[], $11::uuid[], $12::bigint[])
+     AS u (id, outcome, kind, reason, detail, event, tenant, business_id, fingerprint, known_fingerprint, holds,
+           held_version),
      oncely.connector AS c
 WHERE p.id = u.id AND c.id = p.connector

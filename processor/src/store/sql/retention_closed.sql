@@ -9,6 +9,7 @@ WITH old AS (
       AND NOT EXISTS (SELECT FROM oncely.effect AS e
                       WHERE e.key = ANY(i.effects) AND e.settled_at IS NULL)
       AND NOT EXISTS (SELECT FROM oncely.parked AS p WHERE p.event = i.key AND p.closed_at IS NULL)
+      AND i.outcome <> 'deferred'
     ORDER BY i.first_seen_at
     LIMIT $3
     FOR UPDATE OF i SKIP LOCKED

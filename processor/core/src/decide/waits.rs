@@ -1,0 +1,96 @@
+//! What an event has to wait for: a version that is missing, or a parked event of its entity.
+//!
+//! Reads: the rules of the connector, and what is on record of the entity. Gives: whether the event may go.
+//! Decides nothing about the event itself.
+//! Invariant: an event that comes after what its entity has reached without a gap never waits for a version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Input;
+use super::known::Known;
+use crate::connector::{Connector, OnGap, OnParked, StateRules};
+use crate::key::Key;
+
+/// Whether an event may go, as far as its entity's other events are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Free,
+    /// A version before it is missing.
+    Gap,
+    /// Behind a parked event of this version.
+    Behind(i64),
+}
+
+/// The version up to which an entity's events were decided.
+pub(super) fn reach(known: &Known, entity: Key) -> Option<i64> {
+    let stored = known.entities.get(&entity).map(|row| row.version);
+    let passed = known.waits.get(&entity).and_then(|waits| waits.passed);
+    stored.max(passed)
+}
+
+pub(super) fn standing(
+    rules: &StateRules,
+    known: &Known,
+    (entity, version): (Key, i64),
+) -> Standing {
+    let stored = known.entities.get(&entity).map(|row| row.version);
+    if stored.is_some_and(|stored| version <= stored) {
+        // Stale, or in conflict: nothing that comes makes it another thing.
+        return Standing::Free;
+    }
+    let parked = known.waits.get(&entity).and_then(|waits| waits.parked);
+    if let Some(parked) = parked.filter(|_| rules.on_parked == OnParked::Wait)
+        && parked < version
+    {
+        return Standing::Behind(parked);
+    }
+    if follows(rules, reach(known, entity), version) { Standing::Free } else { Standing::Gap }
+}
+
+/// Whether nothing is missing between what was reached and this version.
+pub(super) fn follows(rules: &StateRules, reached: Option<i64>, version: i64) -> bool {
+    let OnGap::Wait(wait) = &rules.on_gap else { return true };
+    match (reached, wait.first) {
+        (None, None) => true,
+        (None, Some(first)) => version <= first,
+        (Some(reached), _) => version <= reached.saturating_add(1),
+    }
+}
+
+/// Whether versions are missing before this event, whatever the connector says of gaps.
+pub(super) fn is_after_gap(known: &Known, entity: Key, version: i64) -> bool {
+    reach(known, entity).is_some_and(|reached| version > reached.saturating_add(1))
+}
+
+/// The numbers of deferred events that may go with these inputs, or without any: their bytes are needed to
+/// decide. Some of them may stay all the same.
+pub fn releasable(connector: &Connector, known: &Known, inputs: &[Input<'_>]) -> Vec<i64> {
+    let mut coming: BTreeMap<Key, BTreeSet<i64>> = BTreeMap::new();
+    for about in inputs.iter().filter_map(|input| input.event.entity.as_ref()) {
+        coming.entry(about.key).or_default().insert(about.version);
+    }
+    let mut numbers = Vec::new();
+    for (entity, waits) in &known.waits {
+        // Versions behind which another one can follow, now or when the inputs are decided.
+        let mut steps = coming.remove(entity).unwrap_or_default();
+        for row in &waits.deferred {
+            let free = match &connector.state {
+                None => true,
+                Some(rules) => match standing(rules, known, (*entity, row.version)) {
+                    Standing::Free => true,
+                    Standing::Behind(_) => false,
+                    Standing::Gap => {
+                        let before = row.version.saturating_sub(1);
+                        row.overdue
+                            || [before, row.version].iter().any(|version| steps.contains(version))
+                    }
+                },
+            };
+            if free {
+                steps.insert(row.version);
+                numbers.extend(row.number);
+            }
+        }
+    }
+    numbers
+}

@@ -1,0 +1,413 @@
+//! Events that wait for a missing version, or behind a parked one: whatever the order in which they arrive, and
+//! wherever batches are cut, the end is that of arrival in order.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a failed test should stop at once"
+)]
+
+mod orders;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oncely_core::connector::{AfterWait, Connector, GapWait, OnGap, OnParked, Transition};
+use oncely_core::decide::{
+    DeferredRow, Ending, InboxRow, Input, Known, ParkReason, Place, Plan, Releases, Waits,
+    decide_with, releasable,
+};
+use oncely_core::event::{Event, identify};
+use oncely_core::expr::{Expr, Scope};
+use oncely_core::fingerprint::Fingerprint;
+use oncely_core::key::Key;
+use oncely_core::value::Value;
+use proptest::prelude::*;
+
+/// An order that any event moves on, and each owes one call.
+fn connector(on_gap: OnGap, on_parked: OnParked) -> Connector {
+    let mut connector = orders::connector();
+    connector.identity.id = Expr::compile("event.order + string(event.version)").unwrap();
+    let rules = connector.state.as_mut().unwrap();
+    rules.transitions = vec![Transition {
+        from: vec!["open".into()],
+        to: "open".into(),
+        condition: Some(Expr::compile("event.type != \"refused\"").unwrap()),
+    }];
+    rules.on_gap = on_gap;
+    rules.on_parked = on_parked;
+    connector.effects.truncate(1);
+    connector.effects[0].when = None;
+    connector.effects[0].key = vec![Expr::compile("event.version").unwrap()];
+    connector
+}
+
+fn waiting(then: AfterWait, first: Option<i64>) -> OnGap {
+    OnGap::Wait(GapWait { wait_ms: 1, then, first })
+}
+
+#[derive(Clone)]
+struct Waiting {
+    number: i64,
+    entity: Key,
+    version: i64,
+    value: Value,
+    fingerprint: Fingerprint,
+    place: Place,
+    /// Whether its time may come.
+    timed: bool,
+}
+
+/// What is durable.
+#[derive(Default)]
+struct Database {
+    known: Known,
+    deferred: BTreeMap<Key, Waiting>,
+    /// Version of parked events, by entity.
+    holds: Vec<(Key, i64)>,
+    passed: BTreeMap<Key, i64>,
+    /// Keys of effects as they came to be owed, lowest version first in each plan.
+    owed: Vec<Key>,
+    endings: BTreeMap<Key, Ending>,
+    numbers: i64,
+    offset: i64,
+    releases: Releases,
+    room: Option<usize>,
+}
+
+impl Database {
+    fn load(&self, overdue: bool) -> Known {
+        let mut known = self.known.clone();
+        known.releases = self.releases;
+        known.room = self.room;
+        for (event, waiting) in &self.deferred {
+            let waits: &mut Waits = known.waits.entry(waiting.entity).or_default();
+            waits.deferred.push(DeferredRow {
+                number: Some(waiting.number),
+                event: *event,
+                version: waiting.version,
+                overdue: overdue && waiting.timed,
+                untimed: !waiting.timed,
+                input: None,
+                changed: false,
+            });
+        }
+        for (entity, version) in &self.holds {
+            let waits = known.waits.entry(*entity).or_default();
+            waits.parked = Some(waits.parked.map_or(*version, |known| known.min(*version)));
+        }
+        for (entity, version) in &self.passed {
+            known.waits.entry(*entity).or_default().passed = Some(*version);
+        }
+        for waits in known.waits.values_mut() {
+            waits.deferred.sort_by_key(|row| (row.version, row.number));
+        }
+        known
+    }
+
+    /// Decides a batch, with what waits; gives the endings of the batch.
+    fn run(
+        &mut self,
+        connector: &Connector,
+        batch: &[Value],
+        overdue: bool,
+        durable: bool,
+    ) -> Vec<Ending> {
+        let mut known = self.load(overdue);
+        let scope = |value| Scope { event: Some(value), ..Scope::default() };
+        let events: Vec<Event> =
+            batch.iter().map(|value| identify(connector, &scope(value)).unwrap()).collect();
+        let mut inputs: Vec<Input<'_>> = events
+            .iter()
+            .zip(batch)
+            .zip(self.offset..)
+            .map(|((event, value), offset)| {
+                let place = Place { source: 1, partition: 0, offset };
+                Input { event, scope: scope(value), place, age_ms: None }
+            })
+            .collect();
+        let wanted: BTreeSet<i64> = releasable(connector, &known, &inputs).into_iter().collect();
+        let old: Vec<Waiting> =
+            self.deferred.values().filter(|one| wanted.contains(&one.number)).cloned().collect();
+        let old_events: Vec<Event> =
+            old.iter().map(|one| identify(connector, &scope(&one.value)).unwrap()).collect();
+        for (event, one) in old_events.iter().zip(&old) {
+            let mut rows = known.waits.values_mut().flat_map(|waits| &mut waits.deferred);
+            let row = rows.find(|row| row.number == Some(one.number)).unwrap();
+            row.input = Some(inputs.len());
+            let input = Input { event, scope: scope(&one.value), place: one.place, age_ms: None };
+            inputs.push(input);
+        }
+        let plan = decide_with(connector, &inputs, batch.len(), known);
+        assert_eq!(plan.decisions.len(), batch.len());
+        let endings = plan.decisions.iter().map(|decision| decision.ending).collect();
+        if durable {
+            self.offset += i64::try_from(batch.len()).unwrap();
+            self.write(plan, &inputs);
+        }
+        endings
+    }
+
+    fn write(&mut self, plan: Plan, inputs: &[Input<'_>]) {
+        for released in &plan.released {
+            let gone = self.deferred.remove(&released.event).unwrap();
+            assert_eq!(gone.number, released.number);
+            let was = self.known.inbox.remove(&released.event).unwrap();
+            assert_eq!(was.ending, Ending::Deferred);
+        }
+        for (key, write) in plan.entities {
+            let before = self.known.entities.insert(key, write.row.clone());
+            assert_eq!(before.as_ref().map(|before| before.version), write.was);
+            assert!(before.is_none_or(|before| before.version < write.row.version));
+        }
+        for (key, new) in plan.inbox {
+            self.endings.insert(key, new.ending);
+            let row = InboxRow {
+                fingerprint: new.fingerprint,
+                ending: new.ending,
+                effects: new.effects,
+                first: new.place,
+                age_ms: 0,
+            };
+            assert!(self.known.inbox.insert(key, row).is_none(), "an id is decided once");
+        }
+        for (event, new) in plan.deferred {
+            self.numbers += 1;
+            let waiting = Waiting {
+                number: self.numbers,
+                entity: new.entity,
+                version: new.version,
+                value: inputs[new.input].scope.event.unwrap().clone(),
+                fingerprint: new.fingerprint,
+                place: inputs[new.input].place,
+                timed: new.cause == oncely_core::decide::WaitCause::Gap,
+            };
+            assert_eq!(inputs[new.input].event.fingerprint, waiting.fingerprint);
+            assert!(self.deferred.insert(event, waiting).is_none());
+        }
+        for number in plan.timed {
+            let row = self.deferred.values_mut().find(|one| one.number == number).unwrap();
+            assert!(!std::mem::replace(&mut row.timed, true), "it had no time");
+        }
+        self.passed.extend(plan.passed);
+        self.holds.extend(plan.parked.iter().filter_map(|parked| parked.holds));
+        let mut effects: Vec<_> = plan.effects.iter().collect();
+        effects.sort_by_key(|(_, new)| new.version);
+        self.owed.extend(effects.into_iter().map(|(key, _)| *key));
+    }
+
+    fn version(&self) -> Option<i64> {
+        self.known.entities.values().next().map(|row| row.version)
+    }
+}
+
+fn paid(version: i64) -> Value {
+    orders::value("paid", version)
+}
+
+fn in_order(count: i64) -> Database {
+    let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
+    let mut database = Database::default();
+    for version in 1..=count {
+        assert_eq!(database.run(&connector, &[paid(version)], false, true), [Ending::Applied]);
+    }
+    database
+}
+
+/// Versions 1 to some bound in any order, some of them twice.
+fn arrivals() -> impl Strategy<Value = (i64, Vec<i64>)> {
+    (1_i64..9).prop_flat_map(|count| {
+        let again = prop::collection::vec(1..=count, 0..4);
+        again.prop_flat_map(move |again| {
+            let all: Vec<i64> = (1..=count).chain(again).collect();
+            (Just(count), Just(all).prop_shuffle())
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_arrival_ends_as_arrival_in_order_does(
+        (count, versions) in arrivals(),
+        cuts in prop::collection::vec((1_usize..5, any::<bool>()), 1..12),
+        slice in prop_oneof![Just(usize::MAX), Just(1_usize), Just(2)],
+    ) {
+        let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
+        let releases = Releases { max: slice, refused: false };
+        let mut database = Database { releases, ..Database::default() };
+        let mut rest = &versions[..];
+        let mut cuts = cuts.iter().cycle();
+        while !rest.is_empty() {
+            let (size, crash) = cuts.next().unwrap();
+            let (batch, after) = rest.split_at((*size).min(rest.len()));
+            let batch: Vec<Value> = batch.iter().copied().map(paid).collect();
+            if *crash {
+                // Decided, but lost before it was durable; and once more after it was.
+                database.run(&connector, &batch, false, false);
+            }
+            database.run(&connector, &batch, false, true);
+            if *crash {
+                let owed = database.owed.clone();
+                for ending in database.run(&connector, &batch, false, true) {
+                    prop_assert_eq!(ending, Ending::Duplicate);
+                }
+                if slice == usize::MAX {
+                    prop_assert_eq!(owed, database.owed.clone());
+                }
+            }
+            rest = after;
+        }
+        // What one plan could not take, later ones do.
+        for _ in 0..count {
+            database.run(&connector, &[], false, true);
+        }
+        let wanted = in_order(count);
+        prop_assert!(database.deferred.is_empty());
+        prop_assert_eq!(&database.owed, &wanted.owed);
+        prop_assert_eq!(database.version(), Some(count));
+        prop_assert!(database.endings.values().all(|ending| *ending == Ending::Applied));
+    }
+
+    /// Whenever their time comes: nothing is lost, the highest version stands, no effect is owed twice.
+    #[test]
+    fn whenever_time_runs_out_every_event_ends(
+        (count, versions) in arrivals(),
+        late in prop::collection::vec(any::<bool>(), 20),
+        park in any::<bool>(),
+    ) {
+        let then = if park { AfterWait::Quarantine } else { AfterWait::Apply };
+        let connector = connector(waiting(then, None), OnParked::Apply);
+        let mut database = Database::default();
+        for (version, late) in versions.iter().zip(&late) {
+            database.run(&connector, &[paid(*version)], false, true);
+            if *late {
+                database.run(&connector, &[], true, true);
+            }
+        }
+        database.run(&connector, &[], true, true);
+        prop_assert!(database.deferred.is_empty());
+        prop_assert_eq!(database.endings.len(), usize::try_from(count).unwrap());
+        let distinct: BTreeSet<&Key> = database.owed.iter().collect();
+        prop_assert_eq!(distinct.len(), database.owed.len());
+        for ending in database.endings.values() {
+            let parked = *ending == Ending::Quarantined;
+            prop_assert!(matches!(ending, Ending::Applied | Ending::Stale) || (park && parked));
+        }
+        if !park {
+            prop_assert_eq!(database.version(), Some(count));
+        }
+    }
+
+    /// Behind a parked version everything waits, and goes in order once a person has closed it.
+    #[test]
+    fn d15_behind_a_parked_event_the_later_ones_keep_their_order(
+        (count, versions) in arrivals(),
+        refused in 1_i64..9,
+    ) {
+        let refused = refused.min(count);
+        let connector = connector(OnGap::Apply, OnParked::Wait);
+        let mut database = Database::default();
+        let kind = |version: i64| if version == refused { "refused" } else { "paid" };
+        database.run(&connector, &[orders::value(kind(refused), refused)], false, true);
+        prop_assert_eq!(database.holds.len(), 1);
+        for version in &versions {
+            let value = orders::value(kind(*version), *version);
+            let ending = database.run(&connector, &[value], true, true)[0];
+            let first = *version > refused && ending != Ending::Duplicate;
+            prop_assert_eq!(first, ending == Ending::Deferred, "{} {:?}", version, ending);
+        }
+        prop_assert!(database.version().is_none_or(|version| version < refused));
+        database.holds.clear();
+        database.run(&connector, &[], false, true);
+        prop_assert!(database.deferred.is_empty());
+        if count > refused {
+            prop_assert_eq!(database.version(), Some(count));
+        }
+        let after = database.endings.values().filter(|ending| **ending == Ending::Applied).count();
+        prop_assert!(after >= usize::try_from(count - refused).unwrap());
+    }
+}
+
+#[test]
+fn the_missing_one_takes_its_followers_along_in_one_plan() {
+    let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
+    let mut database = Database::default();
+    for version in [3, 2, 5] {
+        assert_eq!(database.run(&connector, &[paid(version)], false, true), [Ending::Deferred]);
+    }
+    assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Duplicate]);
+    assert_eq!(database.run(&connector, &[paid(1)], false, true), [Ending::Applied]);
+    assert_eq!((database.version(), database.owed.len(), database.deferred.len()), (Some(3), 3, 1));
+    // The fourth never comes: at its time the fifth goes over the gap, and the fourth is stale then.
+    database.run(&connector, &[], true, true);
+    assert_eq!((database.version(), database.owed.len()), (Some(5), 4));
+    assert_eq!(database.run(&connector, &[paid(4)], false, true), [Ending::Stale]);
+}
+
+#[test]
+fn without_a_first_version_any_begins_an_entity() {
+    let connector = connector(waiting(AfterWait::Apply, None), OnParked::Apply);
+    let mut database = Database::default();
+    assert_eq!(database.run(&connector, &[paid(7)], false, true), [Ending::Applied]);
+    assert_eq!(database.run(&connector, &[paid(9)], false, true), [Ending::Deferred]);
+}
+
+#[test]
+fn a_version_that_was_parked_is_not_missing() {
+    let connector = connector(waiting(AfterWait::Apply, None), OnParked::Apply);
+    let mut database = Database::default();
+    let refused = orders::value("refused", 2);
+    assert_eq!(database.run(&connector, &[paid(1)], false, true), [Ending::Applied]);
+    assert_eq!(database.run(&connector, &[refused], false, true), [Ending::Quarantined]);
+    assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Applied]);
+}
+
+#[test]
+fn h9_a_parked_event_that_is_decided_again_goes_before_those_behind_it() {
+    let connector = connector(OnGap::Apply, OnParked::Wait);
+    let mut database = Database::default();
+    let refused = orders::value("refused", 2);
+    database.run(&connector, &[paid(1)], false, true);
+    assert_eq!(database.run(&connector, &[refused], false, true), [Ending::Quarantined]);
+    assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Deferred]);
+    // Forgotten and no more in the way, as in the transaction that decides it again.
+    database.known.inbox.retain(|_, row| row.ending != Ending::Quarantined);
+    database.holds.clear();
+    assert_eq!(database.run(&connector, &[paid(2)], false, true), [Ending::Applied]);
+    assert_eq!((database.version(), database.owed.len()), (Some(3), 3));
+}
+
+#[test]
+fn s23_no_more_events_wait_than_may() {
+    let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
+    let mut database = Database { room: Some(2), ..Database::default() };
+    let batch: Vec<Value> = [3, 4, 5].map(paid).into();
+    let got = database.run(&connector, &batch, false, true);
+    assert_eq!(got, [Ending::Deferred, Ending::Deferred, Ending::Quarantined]);
+    // In one batch with what they wait for they need no room.
+    let mut database = Database { room: Some(2), ..Database::default() };
+    let batch: Vec<Value> = [3, 4, 1, 2].map(paid).into();
+    assert_eq!(database.run(&connector, &batch, false, true), [Ending::Applied; 4]);
+}
+
+#[test]
+fn what_the_database_refuses_of_a_released_event_parks_that_one() {
+    let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
+    let mut database = Database::default();
+    let batch: Vec<Value> = [2, 3].map(paid).into();
+    database.run(&connector, &batch, false, true);
+    database.releases = Releases { max: 0, refused: false };
+    assert_eq!(database.run(&connector, &[paid(1)], false, true), [Ending::Applied]);
+    assert_eq!((database.version(), database.deferred.len()), (Some(1), 2));
+    database.releases = Releases { max: 1, refused: true };
+    let known = database.load(false);
+    assert_eq!(releasable(&connector, &known, &[]).len(), 2);
+    database.run(&connector, &[], false, true);
+    let parked = database.endings.values().filter(|ending| **ending == Ending::DeadLettered);
+    assert_eq!((parked.count(), database.deferred.len()), (1, 1));
+    database.releases = Releases::default();
+    database.run(&connector, &[], false, true);
+    assert_eq!((database.version(), database.deferred.len()), (Some(3), 0));
+    assert_eq!(ParkReason::RefusedByDatabase.as_str(), "refused_by_database");
+}
