@@ -55,7 +55,8 @@ pub(crate) async fn state(database: &Database, workload: Workload) -> Result<()>
     Ok(())
 }
 
-/// Every event owes one effect, which is done; the provider saw each key take effect once.
+/// Every event owes one effect. That of a healthy one is done; of a poisoned invoice one is held, and those
+/// after it wait. The provider saw each key of what is done take effect once, and no other.
 pub(crate) async fn effects(
     database: &Database,
     workload: Workload,
@@ -70,21 +71,24 @@ pub(crate) async fn effects(
     .await?;
     none(
         &mut connection,
-        "effects that are not done",
-        "SELECT count(*) FROM oncely.effect WHERE status <> 'done'",
+        "effects that are neither done nor held, nor wait for one that is held",
+        "SELECT count(*) FROM oncely.effect e WHERE status NOT IN ('done', 'held') AND NOT EXISTS
+         (SELECT FROM oncely.effect h WHERE h.lane = e.lane AND h.status = 'held')",
     )
     .await?;
-    let done: Vec<Uuid> =
-        sqlx::query_scalar("SELECT key FROM oncely.effect").fetch_all(&mut connection).await?;
+    let done: Vec<Uuid> = sqlx::query_scalar("SELECT key FROM oncely.effect WHERE status = 'done'")
+        .fetch_all(&mut connection)
+        .await?;
     let log = Log::read(&provider.log)?;
     let seen = log.effects_per_key();
     if let Some((key, times)) = seen.iter().find(|(_, times)| **times != 1) {
         return Err(BenchError::wrong(format!("the provider did {key} {times} times")));
     }
-    let distinct = usize::try_from(workload.distinct()).unwrap_or(usize::MAX);
-    if done.len() != distinct || seen.len() != distinct {
+    let healthy = workload.healthy().count();
+    if done.len() != healthy || seen.len() != healthy {
         let (done, seen) = (done.len(), seen.len());
-        let what = format!("{distinct} events, {done} effects done, {seen} keys at the provider");
+        let what =
+            format!("{healthy} healthy events, {done} effects done, {seen} keys at the provider");
         return Err(BenchError::wrong(what));
     }
     let missing = done.iter().find(|key| !seen.contains_key(&*format!("ef_{}", key.simple())));

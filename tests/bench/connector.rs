@@ -12,8 +12,18 @@ use crate::workload::{KIND, SCOPE};
 /// too: with 256 and 25 ms of that, Little's law ends at 10,000 a second however short the calls are.
 pub(crate) const IN_FLIGHT: u32 = 1_000;
 
-/// The text of the file. `provider`: one HTTP call for each new event goes there.
-fn text(topic: &str, provider: Option<&str>) -> String {
+/// Whom each new event makes a call to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Calls<'a> {
+    Nobody,
+    /// The provider at this address.
+    Provider(&'a str),
+    /// The same, and nothing is sent twice of what it may have applied: that is held.
+    Holding(&'a str),
+}
+
+/// The text of the file.
+fn text(topic: &str, calls: Calls<'_>) -> String {
     let mut text = format!(
         "version: 1
 connector: {SCOPE}
@@ -32,7 +42,12 @@ state:
     - {{ from: [open], to: open }}
 "
     );
-    if let Some(provider) = provider {
+    let calls = match calls {
+        Calls::Nobody => None,
+        Calls::Provider(provider) => Some((provider, "retry_same_key")),
+        Calls::Holding(provider) => Some((provider, "hold")),
+    };
+    if let Some((provider, on_unknown)) = calls {
         text.push_str(&format!(
             "effects:
   - id: settle
@@ -40,10 +55,10 @@ state:
     key: event.id
     request:
       method: POST
-      url: {provider}/keyed/settlements
+      url: \"{provider}/keyed/{{{{ event.data.desk }}}}\"
       json: {{ invoice: \"{{{{ event.data.invoice }}}}\", cents: \"{{{{ event.data.amount_cents }}}}\" }}
     idempotency: {{ header: Idempotency-Key, window: 24h }}
-    on_unknown: retry_same_key
+    on_unknown: {on_unknown}
     limits: {{ concurrency: {IN_FLIGHT} }}
 "
         ));
@@ -52,15 +67,15 @@ state:
 }
 
 /// Writes the file into `dir`.
-pub(crate) fn write(dir: &Path, topic: &str, provider: Option<&str>) -> Result<PathBuf> {
+pub(crate) fn write(dir: &Path, topic: &str, calls: Calls<'_>) -> Result<PathBuf> {
     let path = dir.join(format!("{topic}.yaml"));
-    std::fs::write(&path, text(topic, provider)).map_err(BenchError::io("write the connector"))?;
+    std::fs::write(&path, text(topic, calls)).map_err(BenchError::io("write the connector"))?;
     Ok(path)
 }
 
 /// The connector as the product has it in memory.
-pub(crate) fn compiled(topic: &str, provider: Option<&str>) -> Result<Connector> {
-    let compiled = compile("bench.yaml", &text(topic, provider), &NothingSet, Check::Live);
+pub(crate) fn compiled(topic: &str, calls: Calls<'_>) -> Result<Connector> {
+    let compiled = compile("bench.yaml", &text(topic, calls), &NothingSet, Check::Live);
     let compiled = compiled.map_err(|found| {
         BenchError::wrong(format!("the connector of the benchmark has errors: {found:?}"))
     })?;

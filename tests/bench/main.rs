@@ -24,7 +24,7 @@ mod workload;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use connector::IN_FLIGHT;
+use connector::{Calls, IN_FLIGHT};
 use error::{BenchError, Result};
 use figure::{Limit, Series, print, say};
 use oncely_core::cause::chain;
@@ -61,6 +61,10 @@ record, so that the start of a process does not count and the last progress writ
                            the same records, where a fifth of all cannot be decoded and has keys of its
                            own (100,000; with --quick 25,000); limit events_per_s
   rss_mb_with_poison       the most memory resident in that run; limit 300
+  healthy_effects_per_s_among_poison
+                           new events a second whose call succeeds, as in effects_per_s, while the calls
+                           of a fifth of all invoices fail and hold what follows them; limit
+                           effects_per_s
   effects_per_s            new events a second, one keyed HTTP call each, provider at 0 ms; limit the
                            lower of J2 with effects and H
   rss_mb                   the most memory resident while it reads the topic (1,000,000 records; with
@@ -255,13 +259,13 @@ impl Round<'_> {
         self.add("limit_k", limits::drain(&bootstrap, &topic, workload.records).await?);
         self.add("limit_f2", limits::least_inbox(&database, workload).await?);
         let database = services.database(&format!("replay_{repetition}")).await?;
-        let connector = connector::compiled(&topic, None)?;
+        let connector = connector::compiled(&topic, Calls::Nobody)?;
         self.add("limit_j2", replay::replay(&database, workload, connector).await?);
         if !events {
             return Ok(());
         }
         let database = services.database(&format!("events_{repetition}")).await?;
-        let file = connector::write(self.scratch(), &topic, None)?;
+        let file = connector::write(self.scratch(), &topic, Calls::Nobody)?;
         let run = product::run(services, &database, &file, &ends).await?;
         check::state(&database, workload).await?;
         let records = workload.records as f64;
@@ -283,7 +287,7 @@ impl Round<'_> {
         let topic = format!("bench.poison.{repetition}");
         let ends = workload.preload(&services.kafka, &topic).await?;
         let database = services.database(&format!("poison_{repetition}")).await?;
-        let file = connector::write(self.scratch(), &topic, None)?;
+        let file = connector::write(self.scratch(), &topic, Calls::Nobody)?;
         let run = product::run(services, &database, &file, &ends).await?;
         check::state(&database, workload).await?;
         self.add("healthy_per_s_among_poison", workload.records as f64 / run.seconds);
@@ -307,7 +311,7 @@ impl Round<'_> {
         self.add("limit_h", calls);
         drop(provider);
         let provider = services.provider(&format!("effects-{repetition}")).await?;
-        let connector = connector::compiled(&topic, Some(&provider.url))?;
+        let connector = connector::compiled(&topic, Calls::Provider(&provider.url))?;
         let database = services.database(&format!("replay_effects_{repetition}")).await?;
         let replayed = replay::replay(&database, workload, connector).await?;
         self.add("limit_j2_effects", replayed * distinct / workload.records as f64);
@@ -315,7 +319,7 @@ impl Round<'_> {
             return Ok(());
         }
         let database = services.database(&format!("effects_{repetition}")).await?;
-        let file = connector::write(self.scratch(), &topic, Some(&provider.url))?;
+        let file = connector::write(self.scratch(), &topic, Calls::Provider(&provider.url))?;
         let provider_cpu = cpu::seconds(provider.child.pid());
         let run = product::run(services, &database, &file, &ends).await?;
         let provider_cpu = cpu::seconds(provider.child.pid()) - provider_cpu;
@@ -329,6 +333,22 @@ impl Round<'_> {
         self.add("effects_cpu_broker", run.cpu_broker / distinct * 1e6);
         self.add("effects_cpu_provider", provider_cpu / distinct * 1e6);
         self.add("effects_rss_mb", run.memory_mb);
+        self.poisoned_keys(workload.with_poisoned_keys()).await
+    }
+
+    /// The same records, of which a fifth of the invoices has calls that fail.
+    async fn poisoned_keys(&mut self, workload: Workload) -> Result<()> {
+        let (services, repetition) = (self.services, self.repetition);
+        let topic = format!("bench.poisoned.{repetition}");
+        let ends = workload.preload(&services.kafka, &topic).await?;
+        let provider = services.provider(&format!("poisoned-{repetition}")).await?;
+        let database = services.database(&format!("poisoned_{repetition}")).await?;
+        let file = connector::write(self.scratch(), &topic, Calls::Holding(&provider.url))?;
+        let run = product::run(services, &database, &file, &ends).await?;
+        check::state(&database, workload).await?;
+        check::effects(&database, workload, &provider).await?;
+        let healthy = workload.healthy().count() as f64;
+        self.add("healthy_effects_per_s_among_poison", healthy / run.seconds);
         Ok(())
     }
 
@@ -349,7 +369,7 @@ async fn memory(services: &Services, records: u64, series: &mut Series) -> Resul
     let workload = Workload::of(records);
     let ends = workload.preload(&services.kafka, "bench.memory").await?;
     let database = services.database("memory").await?;
-    let file = connector::write(services.scratch.path(), "bench.memory", None)?;
+    let file = connector::write(services.scratch.path(), "bench.memory", Calls::Nobody)?;
     let run = product::run(services, &database, &file, &ends).await?;
     check::state(&database, workload).await?;
     series.add("rss_mb", run.memory_mb);
@@ -402,6 +422,8 @@ fn report(series: &Series, counts_statements: bool) {
     let lower = series.of("limit_j2_effects").iter().zip(series.of("limit_h"));
     let lower = lower.map(|(own_sql, calls)| own_sql.min(*calls)).collect();
     print("effects_per_s", "1/s", series.of("effects_per_s"), &Limit::Measured(lower));
+    let healthy = series.of("healthy_effects_per_s_among_poison");
+    print("healthy_effects_per_s_among_poison", "1/s", healthy, &measured("effects_per_s"));
     print("rss_mb", "MB", series.of("rss_mb"), &Limit::Fixed(300.0));
     print("recovery_s", "s", series.of("recovery_s"), &Limit::Fixed(10.0));
 }

@@ -9,6 +9,7 @@ use oncely::clock;
 use oncely_rig::wait;
 use rdkafka::producer::Producer as _;
 
+use crate::connector::Calls;
 use crate::error::{BenchError, Result};
 use crate::figure::say;
 use crate::product::{LOOK_EVERY, Worker, positions, until_end};
@@ -31,7 +32,7 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 pub(crate) async fn recovery(services: &Services, name: &str, backlog: u64) -> Result<f64> {
     let topic = format!("bench.{name}");
     let database = services.database(name).await?;
-    let file = connector::write(services.scratch.path(), &topic, None)?;
+    let file = connector::write(services.scratch.path(), &topic, Calls::Nobody)?;
     Workload::of(backlog).preload(&services.kafka, &topic).await?;
     let load = Load::start(services, &topic, backlog);
     let settings = [
@@ -132,7 +133,7 @@ fn produce(bootstrap: &str, topic: &str, from: u64, stop: &AtomicBool) -> Result
         let due = (clock::since(begun).as_secs_f64() * PACE_PER_SECOND as f64) as u64;
         while sent < due {
             let Some(event) = events.next() else { break };
-            event.value(&mut value);
+            event.value(false, &mut value);
             workload::send(&producer, topic, &event.entity_id(), &value)?;
             sent += 1;
         }

@@ -163,7 +163,7 @@ fn known<T: Clone>(rows: &BTreeMap<Key, T>, keys: &BTreeSet<Key>) -> BTreeMap<Ke
 
 fn decode(connector: &Connector, event: Event) -> Result<(event::Event, Value)> {
     let mut text = String::with_capacity(VALUE_BYTES);
-    event.value(&mut text);
+    event.value(false, &mut text);
     let value = format::decode(&connector.decode, Some(text.as_bytes()), &[]);
     let value = value.map_err(BenchError::wrong)?;
     let scope = Scope { event: Some(&value), ..Scope::default() };

@@ -10,12 +10,14 @@ use oncely_rig::child::{Child, ChildSpec};
 use oncely_rig::kafka::{Kafka, KafkaOptions};
 use oncely_rig::places::Scratch;
 use oncely_rig::postgres::{Cluster, PostgresOptions};
-use oncely_rig::provider::{Flush, Provider, ProviderOptions};
+use oncely_rig::provider::{Fault, Flush, Provider, ProviderOptions, Rule};
 use oncely_rig::wait;
+
 use sqlx::PgConnection;
 
 use crate::cpu;
 use crate::error::{BenchError, Result};
+use crate::workload::BROKEN;
 
 /// How long the provider may take to listen.
 const PROVIDER_MS_MAX: u64 = 10_000;
@@ -156,6 +158,7 @@ pub(crate) async fn provide(dir: &Path) -> Result<()> {
     let flush = Flush::Group { every_ms: LOG_EVERY_MS, answers_wait: false };
     let options = ProviderOptions { flush, ..ProviderOptions::new(dir.join("log")) };
     let provider = Provider::start(&options).await?;
+    provider.fail(Rule::always(Fault::status(500)).to(&format!("/keyed/{BROKEN}")));
     let address = format!("{}\n", provider.http_url());
     std::fs::write(dir.join("address"), address).map_err(BenchError::io("write the address"))?;
     std::future::pending::<()>().await;

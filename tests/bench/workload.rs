@@ -2,7 +2,7 @@
 //!
 //! Invoices with eight versions each, keyed by invoice; each fifth record is an event that was
 //! published before. A value is JSON of 1,024 bytes. Where poison is asked for, a fifth of all records is cut
-//! off in the middle.
+//! off in the middle; where poisoned keys are, a fifth of the invoices names a desk of the provider that breaks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,6 +30,10 @@ const SIDE_BY_SIDE: u64 = 2_000;
 const REPEAT_EVERY: u64 = 5;
 /// Records that can be decided, before each that cannot.
 const POISON_AFTER: u64 = 4;
+/// One invoice of so many has a poisoned key, where such are asked for.
+const POISONED_EVERY: u64 = 5;
+/// The provider's desk that answers nothing but errors.
+pub(crate) const BROKEN: &str = "broken";
 /// How far back the repeated event may lie, in events.
 const REPEAT_BACK_MAX: u64 = 20_000;
 
@@ -58,6 +62,11 @@ impl Event {
         format!("in_{:09}", self.entity)
     }
 
+    /// Whether it is of one of the invoices that can be poisoned.
+    pub(crate) const fn is_poisoned(self) -> bool {
+        self.entity.is_multiple_of(POISONED_EVERY)
+    }
+
     pub(crate) fn cents(self) -> u64 {
         1_000 + scattered(self.entity * VERSIONS + self.version) % 90_000
     }
@@ -71,11 +80,12 @@ impl Event {
     }
 
     /// The record's value.
-    pub(crate) fn value(self, into: &mut String) {
+    pub(crate) fn value(self, poisons_keys: bool, into: &mut String) {
+        let desk = if poisons_keys && self.is_poisoned() { BROKEN } else { "settlements" };
         let (id, entity, version, cents) = (self.id(), self.entity, self.version, self.cents());
         into.clear();
         into.push_str(&format!(
-            r#"{{"id":"{id}","type":"invoice.updated","created":{created},"livemode":true,"data":{{"invoice":"{invoice}","version":{version},"number":"INV-{entity:09}","currency":"eur","amount_cents":{cents},"tax_cents":{tax},"paid":{paid},"customer":{{"id":"cus_{customer:08}","name":"Customer number {customer}","email":"c{customer}@example.com","country":"DE"}},"lines":[{{"sku":"sku-{sku:04}","quantity":2,"cents":{half}}},{{"sku":"sku-0001","quantity":1,"cents":{rest}}}]}},"memo":""#,
+            r#"{{"id":"{id}","type":"invoice.updated","created":{created},"livemode":true,"data":{{"invoice":"{invoice}","version":{version},"number":"INV-{entity:09}","currency":"eur","desk":"{desk}","amount_cents":{cents},"tax_cents":{tax},"paid":{paid},"customer":{{"id":"cus_{customer:08}","name":"Customer number {customer}","email":"c{customer}@example.com","country":"DE"}},"lines":[{{"sku":"sku-{sku:04}","quantity":2,"cents":{half}}},{{"sku":"sku-0001","quantity":1,"cents":{rest}}}]}},"memo":""#,
             created = 1_760_000_000 + entity,
             invoice = self.entity_id(),
             tax = cents / 5,
@@ -101,16 +111,27 @@ pub(crate) struct Workload {
     pub(crate) records: u64,
     /// After so many of them comes one that cannot be decoded, with a key of its own.
     poison_after: Option<u64>,
+    poisons_keys: bool,
 }
 
 impl Workload {
     pub(crate) const fn of(records: u64) -> Self {
-        Self { records, poison_after: None }
+        Self { records, poison_after: None, poisons_keys: false }
     }
 
     /// The same records, and among all of them a fifth that cannot be decoded.
     pub(crate) const fn with_poison(self) -> Self {
         Self { poison_after: Some(POISON_AFTER), ..self }
+    }
+
+    /// The same records, of which a fifth of the invoices has calls that fail.
+    pub(crate) const fn with_poisoned_keys(self) -> Self {
+        Self { poisons_keys: true, ..self }
+    }
+
+    /// Events whose call can succeed.
+    pub(crate) fn healthy(self) -> impl Iterator<Item = Event> {
+        self.distinct_events().filter(move |event| !(self.poisons_keys && event.is_poisoned()))
     }
 
     /// Records that cannot be decoded.
@@ -161,7 +182,7 @@ impl Workload {
             let producer = producer(&bootstrap)?;
             let mut value = String::with_capacity(VALUE_BYTES);
             for (number, event) in (1..).zip(self.events()) {
-                event.value(&mut value);
+                event.value(self.poisons_keys, &mut value);
                 send(&producer, &name, &event.entity_id(), &value)?;
                 if self.poison_after.is_some_and(|after| number % after == 0) {
                     value.truncate(VALUE_BYTES / 2);
