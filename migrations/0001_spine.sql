@@ -44,6 +44,43 @@ CREATE TABLE oncely.worker (
 );
 CREATE INDEX worker_living ON oncely.worker (heartbeat_at) WHERE dead_at IS NULL AND ended_at IS NULL;
 
+-- Where this database is: a row for each time that it was found on another timeline or system than before; the
+-- last one is the present. `history` names what is written from then on. Unless it is known to be `lossless`,
+-- commits may have been lost that were acknowledged: what was done after `lost_since` may be forgotten, and
+-- whoever had a lease then sends nothing any more from `quiet_at` on. `positions` are those that were taken
+-- back, `effects` those that may have been sent since.
+CREATE TABLE oncely.failover (
+    system_identifier bigint      NOT NULL,
+    timeline          bigint      NOT NULL CHECK (timeline > 0),
+    system_before     bigint,
+    timeline_before   bigint,
+    at                timestamptz NOT NULL DEFAULT now(),
+    lost_since        timestamptz NOT NULL,
+    quiet_at          timestamptz NOT NULL,
+    history           uuid        NOT NULL UNIQUE DEFAULT gen_random_uuid(),
+    number            integer     NOT NULL PRIMARY KEY CHECK (number > 0),
+    positions         integer     NOT NULL DEFAULT 0 CHECK (positions >= 0),
+    effects           integer     NOT NULL DEFAULT 0 CHECK (effects >= 0),
+    lossless          boolean     NOT NULL,
+    CHECK ((number = 1) = (system_before IS NULL)),
+    CHECK ((number = 1) = (timeline_before IS NULL)),
+    CHECK (NOT lossless OR (positions = 0 AND effects = 0))
+);
+
+-- Whether the server writes the timeline that is on record. Behind a pooler a connection outlives its server: until
+-- the failover is on record nothing is claimed, and no position rises.
+CREATE FUNCTION oncely.is_here() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT timeline FROM oncely.failover ORDER BY number DESC LIMIT 1)
+        = ('x' || lpad(left(pg_walfile_name(pg_current_wal_insert_lsn()), 8), 16, '0'))::bit(64)::bigint, true)
+$$;
+
+-- Whether a worker may claim: it is not on record as dead. It may have been declared dead by a failover, before its
+-- lease was over.
+CREATE FUNCTION oncely.may_claim(worker uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM oncely.worker WHERE id = $1 AND dead_at IS NULL AND ended_at IS NULL)
+        AND oncely.is_here()
+$$;
+
 -- Effects that somebody performs. One that is owed and not here is orphaned: its connector or its id is
 -- gone. While no worker lives nobody can say that a connector has left.
 CREATE VIEW oncely.wired AS
@@ -126,7 +163,7 @@ CREATE SEQUENCE oncely.fence AS bigint;
 -- retry plan counts, `failing_since` when their unbroken row began. `unknown_at` is when the last attempt
 -- began that may have been applied, or when the worker of one was found dead: "not found" is believed so
 -- long after it. `asks`: the provider is to be asked before anything is sent again; `lookups` counts how
--- often it was, since the last send.
+-- often it was, since the last send. `suspect`: a failover may have lost that it was sent.
 CREATE TABLE oncely.effect (
     key           uuid        NOT NULL PRIMARY KEY,
     event         uuid        NOT NULL,
@@ -152,6 +189,7 @@ CREATE TABLE oncely.effect (
     status_code   smallint,
     was_unknown   boolean     NOT NULL DEFAULT false,
     asks          boolean     NOT NULL DEFAULT false,
+    suspect       boolean     NOT NULL DEFAULT false,
     status        text        COLLATE "C" NOT NULL
         CHECK (status IN ('waiting', 'claimed', 'unknown', 'held', 'done', 'rejected', 'skipped')),
     name          text        COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 100),
@@ -167,7 +205,7 @@ CREATE TABLE oncely.effect (
     CHECK (due_at IS NULL OR status IN ('waiting', 'unknown')),
     CHECK (status <> 'unknown' OR due_at IS NOT NULL),
     CHECK (result IS NULL OR status = 'done'),
-    CHECK (NOT was_unknown OR attempts > 0 OR takeovers > 0),
+    CHECK (NOT was_unknown OR attempts > 0 OR takeovers > 0 OR suspect),
     CHECK (NOT was_unknown OR unknown_at IS NOT NULL),
     CHECK (NOT asks OR was_unknown),
     CHECK (failures <= attempts),
@@ -240,6 +278,7 @@ CREATE TABLE oncely.payload (
 -- wants the record decided again, and `release` that it is run although it is in quarantine. `letter`: it is to go to
 -- its connector's topic, and is not in the outbox yet. `holds`: the entity whose events above `held_version` wait
 -- until it is closed.
+-- `suspect`: a failover may have lost that it was decided again.
 CREATE TABLE oncely.parked (
     id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event             uuid,
@@ -259,6 +298,7 @@ CREATE TABLE oncely.parked (
     closed_at         timestamptz,
     release           boolean     NOT NULL DEFAULT false,
     letter            boolean     NOT NULL DEFAULT false,
+    suspect           boolean     NOT NULL DEFAULT false,
     closed_as         text        COLLATE "C",
     kind              text        COLLATE "C" NOT NULL CHECK (kind IN ('dead_letter', 'quarantine')),
     reason            text        COLLATE "C" NOT NULL CHECK (length(reason) BETWEEN 1 AND 60),
@@ -289,7 +329,8 @@ CREATE INDEX parked_holds ON oncely.parked (holds) WHERE holds IS NOT NULL AND c
 -- Events that wait for others of their entity: for a version that is missing (`gap`, until `due_at`), or behind one
 -- that is parked (`parked`, until a person has closed that; `due_at` is `infinity`). They go in the order of their
 -- versions, by the transaction that brings what they waited for, or one of their connector's workers. A row that is
--- closed has lost its bytes and says as what its event ended; `escalated`, that what it waited for did not come.
+-- closed has lost its bytes and says as what its event ended; `escalated`, that what it waited for did not come;
+-- `suspect`, that a failover may have lost that it went.
 CREATE TABLE oncely.deferred (
     id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event            uuid        NOT NULL,
@@ -305,6 +346,7 @@ CREATE TABLE oncely.deferred (
     source           integer     NOT NULL,
     connector        integer     NOT NULL,
     escalated        boolean     NOT NULL DEFAULT false,
+    suspect          boolean     NOT NULL DEFAULT false,
     cause            text        COLLATE "C" NOT NULL CHECK (cause IN ('gap', 'parked')),
     closed_as        text        COLLATE "C",
     tenant           text        COLLATE "C" NOT NULL,
@@ -370,12 +412,14 @@ CREATE TABLE oncely.slice (
 ) WITH (fillfactor = 50);
 
 -- How far a group is: everything below `position` is finished. The witness is the last record
--- before the position.
+-- before the position. Records below `suspect` may be done although nothing is on record of them, since a
+-- failover may have lost it; the largest number until the topic's end was looked up.
 CREATE TABLE oncely.progress (
     epoch             bigint      NOT NULL DEFAULT 1 CHECK (epoch > 0),
     position          bigint      NOT NULL CHECK (position >= 0),
     witness_offset    bigint,
     witness_timestamp bigint,
+    suspect           bigint,
     witness_hash      uuid,
     updated_at        timestamptz NOT NULL DEFAULT now(),
     partition         integer     NOT NULL CHECK (partition >= 0),

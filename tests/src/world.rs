@@ -7,6 +7,7 @@
 mod command;
 mod crash;
 mod dump;
+mod failover;
 mod look;
 mod plan;
 mod process;
@@ -25,6 +26,7 @@ use oncely_rig::provider::Provider;
 use oncely_rig::proxy::Proxy;
 
 pub use command::Said;
+pub use failover::Standby;
 pub use plan::Plan;
 pub use process::Worker;
 pub use published::Message;

@@ -19,6 +19,7 @@ mod checking;
 mod compensation;
 mod crashes;
 mod deadletters;
+mod failover;
 mod gaps;
 mod leases;
 mod logged;

@@ -8,6 +8,7 @@
 //! - [`connector`]: a connector, checked and compiled
 //! - [`event`]: a record with its identity; [`render`]: the request that an event makes
 //! - [`effect`]: requests, outcomes, and what follows from them
+//! - [`failover`]: a database that is another one than before
 //! - [`cause`]: an error with its causes, for people
 
 #![cfg_attr(
@@ -29,6 +30,7 @@ pub mod decide;
 pub mod effect;
 pub mod event;
 pub mod expr;
+pub mod failover;
 pub mod fingerprint;
 pub mod key;
 pub mod progress;

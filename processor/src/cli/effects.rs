@@ -179,14 +179,23 @@ fn state(row: &EffectRow) -> String {
     let status = row.status.as_str();
     let blocked = row.status == Status::Waiting && row.due_at.is_none();
     let halted = halted(row).is_some();
-    let because =
-        [(blocked, "blocked"), (halted && !blocked, "halted"), (row.orphaned, "orphaned")];
+    let because = [
+        (blocked, "blocked"),
+        (halted && !blocked, "halted"),
+        (row.orphaned, "orphaned"),
+        (in_doubt(row), "suspect"),
+    ];
     let because: Vec<&str> = because.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
     if because.is_empty() {
         status.to_owned()
     } else {
         format!("{status} ({})", because.join(", "))
     }
+}
+
+/// Whether a failover may have lost that it was sent, and nothing has been found out since.
+fn in_doubt(row: &EffectRow) -> bool {
+    row.suspect && row.was_unknown && !row.status.is_final()
 }
 
 /// The note; of a halted one first what halts it.
@@ -212,6 +221,9 @@ pub(super) fn halted(row: &EffectRow) -> Option<String> {
 pub(super) const ORPHANED: &str = "no connector file that runs has it: bring it back, or resolve it \
                                    as done, rejected or skipped";
 
+/// What is in doubt about an effect that was open in a failover, or is owed anew since.
+const SUSPECT: &str = "a failover of the database may have lost that it was sent";
+
 pub(super) fn id(tenant: &str, business_id: &str) -> String {
     if tenant.is_empty() { business_id.to_owned() } else { format!("{tenant} / {business_id}") }
 }
@@ -234,6 +246,7 @@ pub(super) fn effect_json(row: &EffectRow) -> Value {
         "lookups": row.lookups,
         "takeovers": row.takeovers,
         "was_unknown": row.was_unknown,
+        "suspect": in_doubt(row),
         "status_code": row.status_code,
         "note": row.note,
         "created_at": time(row.created_at),
@@ -271,6 +284,7 @@ fn shown_whole(row: &EffectRow, attempts: &[AttemptRow], bytes: &Bytes) -> Answe
         ("look-ups", if row.lookups > 0 { row.lookups.to_string() } else { String::new() }),
         ("takeovers", row.takeovers.to_string()),
         ("was unknown", if row.was_unknown { "yes".to_owned() } else { String::new() }),
+        ("suspect", if in_doubt(row) { SUSPECT.to_owned() } else { String::new() }),
         ("answer", row.status_code.map(|code| code.to_string()).unwrap_or_default()),
         ("owed since", time(row.created_at)),
         ("due", time_or_none(row.due_at)),

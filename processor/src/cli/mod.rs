@@ -12,6 +12,7 @@ mod dry_run;
 mod effects;
 mod exit;
 mod explain;
+mod failover;
 mod help;
 mod load;
 mod migrate;
@@ -230,6 +231,14 @@ Examples:
   oncely webhooks enable https://shop.example.com/hooks --reason 'moved back'"
     )]
     Webhooks(webhooks::Webhooks),
+    /// See failovers of the database, and what was taken back each time
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  oncely failover list"
+    )]
+    Failover(failover::Failover),
     /// Print the JSON schema of connector files, for editors
     #[command(after_help = "\
 Examples:
@@ -299,6 +308,7 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         Command::Replay(replay) => asked(replay.run(context)),
         Command::Rewind(rewind) => asked(rewind.run(context)),
         Command::Webhooks(webhooks) => asked(webhooks.run(context)),
+        Command::Failover(failover) => asked(failover.run(context)),
     }
 }
 

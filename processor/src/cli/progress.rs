@@ -10,6 +10,7 @@ use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
 use crate::kafka::TopicPartition;
 use crate::store::admin::progress::{self, Accepted, At, Filter, ProgressRow, Wanted};
+use crate::store::progress::END_UNKNOWN;
 use crate::store::{Connection, StoreError};
 
 /// See how far groups are, and accept a topic that changed under them.
@@ -104,9 +105,24 @@ impl Progress {
     }
 }
 
+/// Before which offset records may be done although nothing is on record of them. Before the topic's end was
+/// looked up nothing is read anyway.
+fn suspect(row: &ProgressRow) -> Option<i64> {
+    row.suspect.filter(|below| *below != END_UNKNOWN)
+}
+
 fn listed(rows: &[ProgressRow]) -> Answer {
-    let header =
-        ["group", "topic", "topic id", "partition", "position", "epoch", "written", "stopped"];
+    let header = [
+        "group",
+        "topic",
+        "topic id",
+        "partition",
+        "position",
+        "epoch",
+        "written",
+        "suspect below",
+        "stopped",
+    ];
     let cells = rows.iter().map(|row| {
         vec![
             row.group_name.clone(),
@@ -116,6 +132,7 @@ fn listed(rows: &[ProgressRow]) -> Answer {
             row.position.to_string(),
             row.epoch.to_string(),
             time(row.updated_at),
+            suspect(row).map(|below| below.to_string()).unwrap_or_default(),
             row.stopped.clone().unwrap_or_default(),
         ]
     });
@@ -131,6 +148,7 @@ fn listed(rows: &[ProgressRow]) -> Answer {
             "position": row.position,
             "epoch": row.epoch,
             "updated_at": time(row.updated_at),
+            "suspect_below": suspect(row),
             "stopped": row.stopped,
         })
     });

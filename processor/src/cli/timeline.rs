@@ -344,6 +344,7 @@ mod tests {
             takeovers: 0,
             lookups: 0,
             was_unknown: false,
+            suspect: false,
             status_code: Some(200),
             note: None,
             created_at: at(2),

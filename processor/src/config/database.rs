@@ -11,9 +11,13 @@ use super::environment::Environment;
 use super::error::{ConfigError, ConfigErrors};
 use super::kafka::is_loopback;
 use super::keep;
-use super::text::count_of;
+use super::text::{count_of, word_of};
 
 const NAME: &str = "ONCELY_DATABASE_URL";
+
+/// What a failover does to commits that were acknowledged.
+const MAY_LOSE: &str = "may-lose";
+const LOSSLESS: &str = "lossless";
 
 /// The port of PostgreSQL where a URL names none.
 const PORT: u16 = 5432;
@@ -26,6 +30,8 @@ pub struct Database {
     place: String,
     /// Connections that one process may hold.
     pub connections_max: u32,
+    /// A failover loses no commit that was acknowledged.
+    pub lossless_failover: bool,
 }
 
 impl fmt::Debug for Database {
@@ -45,9 +51,14 @@ impl Database {
         let missing = ConfigError::Missing { name: NAME, remedy };
         let url = environment.get(NAME).and_then(|url| check(&url.ok_or(missing)?));
         let most = count_of(environment, "ONCELY_DATABASE_CONNECTIONS", 10, (4, 200));
+        let failover = word_of(environment, "ONCELY_DATABASE_FAILOVER", [MAY_LOSE, LOSSLESS]);
         let mut errors = Vec::new();
-        match (keep(url, &mut errors), keep(most, &mut errors)) {
-            (Some((url, place)), Some(connections_max)) => Ok(Self { url, place, connections_max }),
+        let (url, most) = (keep(url, &mut errors), keep(most, &mut errors));
+        match (url, most, keep(failover, &mut errors)) {
+            (Some((url, place)), Some(connections_max), Some(failover)) => {
+                let lossless_failover = failover == Some(LOSSLESS);
+                Ok(Self { url, place, connections_max, lossless_failover })
+            }
             _ => Err(ConfigErrors(errors)),
         }
     }

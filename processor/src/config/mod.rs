@@ -29,6 +29,11 @@ pub use worker::Worker;
 pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_DATABASE_URL", "", "postgres://user@host:5432/database?sslmode=verify-full"),
     ("ONCELY_DATABASE_CONNECTIONS", "10", "connections of one process, 4 to 200"),
+    (
+        "ONCELY_DATABASE_FAILOVER",
+        "may-lose",
+        "or lossless: a failover keeps all that was committed",
+    ),
     ("ONCELY_KAFKA_BROKERS", "", "host:port, more of them after commas"),
     ("ONCELY_KAFKA__<PROPERTY>", "", "a librdkafka property; dots are underscores"),
     ("ONCELY_KAFKA_SESSION_TIMEOUT", "45s", "a silent member leaves a classic group"),

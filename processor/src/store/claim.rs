@@ -41,6 +41,7 @@ pub(super) struct ClaimRow {
     pub(super) request: Option<Vec<u8>>,
     pub(super) was_unknown: bool,
     pub(super) asks: bool,
+    pub(super) suspect: bool,
     pub(super) attempts: i32,
     pub(super) failures: i32,
     pub(super) lookups: i32,
@@ -67,7 +68,7 @@ impl From<ClaimRow> for Claim {
             history: Recorded::of(
                 (row.attempts, row.failures, row.lookups),
                 row.takeovers,
-                (row.was_unknown, row.asks),
+                (row.was_unknown, row.asks, row.suspect),
                 (row.elapsed_ms, row.failing_ms, row.quiet_ms),
             ),
         }
@@ -86,6 +87,8 @@ pub struct Recorded {
     pub was_unknown: bool,
     /// The provider is to be asked before anything is sent again.
     pub asks: bool,
+    /// A failover may have lost that it was sent.
+    pub suspect: bool,
     /// Since the first claim, by the database's clock, when it was claimed this time.
     pub elapsed_ms: u64,
     /// Since the failures began that go on, by the same clock; `None`: none do.
@@ -99,7 +102,7 @@ impl Recorded {
     pub(super) fn of(
         (attempts, failures, lookups): (i32, i32, i32),
         takeovers: i16,
-        (was_unknown, asks): (bool, bool),
+        (was_unknown, asks, suspect): (bool, bool, bool),
         (elapsed_ms, failing_ms, quiet_ms): (i64, Option<i64>, Option<i64>),
     ) -> Self {
         Self {
@@ -109,6 +112,7 @@ impl Recorded {
             takeovers: u16::try_from(takeovers).unwrap_or(0),
             was_unknown,
             asks,
+            suspect,
             elapsed_ms: elapsed(elapsed_ms),
             failing_ms: failing_ms.map(elapsed),
             quiet_ms: quiet_ms.map(elapsed),
@@ -127,6 +131,7 @@ impl Recorded {
             was_unknown: self.was_unknown,
             asks: self.asks,
             takeovers: self.takeovers,
+            suspect: self.suspect,
         }
     }
 

@@ -18,6 +18,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Transaction};
 use tokio::sync::watch;
 
 use super::error::{Result, Said, StoreError};
+use super::failover::Whereabouts;
 
 /// Longest time one statement may take on the server.
 pub const STATEMENT_MS_MAX: u64 = 30_000;
@@ -74,6 +75,8 @@ pub struct Settings {
     moved: watch::Sender<u64>,
     /// Whether the log has said that sessions have no time-outs.
     told_unbounded: Arc<AtomicBool>,
+    /// `None`: nobody looks where the database is.
+    whereabouts: Option<Whereabouts>,
 }
 
 impl Settings {
@@ -97,7 +100,14 @@ impl Settings {
             ])
             // Statements are logged by whoever runs them, never with their values.
             .disable_statement_logging();
-        Ok(Self { options, moved: watch::Sender::new(0), told_unbounded: Arc::default() })
+        let told_unbounded = Arc::default();
+        Ok(Self { options, moved: watch::Sender::new(0), told_unbounded, whereabouts: None })
+    }
+
+    /// The same, where each connection of a session looks where it leads to before anything is done on it.
+    #[must_use]
+    pub fn watched(self, whereabouts: Whereabouts) -> Self {
+        Self { whereabouts: Some(whereabouts), ..self }
     }
 
     /// The same for the few statements that run all the time: each is planned once for a connection.
@@ -152,11 +162,13 @@ pub struct Session {
     connection: Option<PgConnection>,
     /// What [`Settings::moved`] was when the connection was made.
     made_at: u64,
+    /// Of what the connection leads to; see [`Session::generation`].
+    generation: u64,
 }
 
 impl Session {
     pub fn new(settings: Settings, task: impl Into<String>) -> Self {
-        Self { settings, task: task.into(), connection: None, made_at: 0 }
+        Self { settings, task: task.into(), connection: None, made_at: 0, generation: 0 }
     }
 
     /// What the server calls this session's connections, without the name of the program.
@@ -174,10 +186,40 @@ impl Session {
             Some(connection) if self.made_at == moved => connection,
             Some(_) | None => {
                 self.made_at = moved;
-                self.settings.connect(&self.task).await?
+                let mut connection = self.settings.connect(&self.task).await?;
+                self.meet(&mut connection).await?;
+                connection
             }
         };
         Ok(self.connection.insert(connection))
+    }
+
+    async fn meet(&mut self, connection: &mut PgConnection) -> Result<()> {
+        let Some(whereabouts) = &self.settings.whereabouts else { return Ok(()) };
+        let met = whereabouts.meet(connection).await?;
+        self.generation = met.generation;
+        if met.moved {
+            self.database_moved();
+            self.made_at = *self.settings.moved.borrow();
+        }
+        Ok(())
+    }
+
+    /// Looks once more where the connection leads to: behind a pooler it stays while the server changes.
+    ///
+    /// # Errors
+    /// As [`Session::connection`].
+    pub async fn confirm(&mut self) -> Result<()> {
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        self.meet(&mut connection).await?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    /// Counts what this process has lived through: rises whenever the database is another one that may lack
+    /// what was on record. Of the connection that this session has.
+    pub const fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Begins a transaction. To be awaited to its end.

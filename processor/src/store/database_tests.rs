@@ -98,6 +98,7 @@ fn owing(event: u8, effects: &[u8], new: &[u8]) -> Plan {
             undoes: None,
             after: Vec::new(),
             turn: Turn::Ready,
+            suspect: false,
         };
         plan.effects.insert(key(*effect), effect_new);
     }
@@ -207,6 +208,11 @@ async fn an_event_that_shares_an_effect_while_retention_runs_keeps_it() {
 
 /// What the next attempt of effect 11 knows of those before it.
 async fn claim(c: &mut PgConnection, worker: Uuid) -> Claim {
+    let alive = format!(
+        "INSERT INTO oncely.worker (id, lease_ms, host) VALUES ('{worker}', 5000, 'h')
+         ON CONFLICT DO NOTHING"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(alive)).execute(&mut *c).await.unwrap();
     let claimed = claim::claim_due(c, worker, 1, "e", 10).await.unwrap();
     claimed.into_iter().next().unwrap()
 }

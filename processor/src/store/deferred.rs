@@ -86,6 +86,8 @@ pub struct DeferredRecord {
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub headers: Vec<u8>,
+    /// It may have been run in what a failover has lost.
+    pub suspect: bool,
 }
 
 /// The records of these rows, as far as they wait.
@@ -111,6 +113,7 @@ pub async fn records(tx: &mut PgConnection, numbers: &[i64]) -> Result<Vec<Defer
             key: row.record_key,
             value: row.value,
             headers: row.headers,
+            suspect: row.suspect,
         })
         .collect())
 }
@@ -157,6 +160,7 @@ pub async fn put(
     let partition: Vec<_> = records.iter().map(|record| record.place.partition).collect();
     let offset: Vec<_> = records.iter().map(|record| record.place.offset).collect();
     let timestamp: Vec<_> = records.iter().map(|record| record.timestamp_ms).collect();
+    let suspect: Vec<_> = records.iter().map(|record| record.new.suspect).collect();
     let record_key: Vec<Option<&[u8]>> = records.iter().map(|record| record.key).collect();
     let value: Vec<Option<&[u8]>> = records.iter().map(|record| record.value).collect();
     let headers: Vec<&[u8]> = records.iter().map(|record| record.headers).collect();
@@ -178,6 +182,7 @@ pub async fn put(
         &headers as &[&[u8]],
         connector,
         millis(wait_ms),
+        &suspect,
     )
     .execute(tx)
     .await?;

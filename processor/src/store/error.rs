@@ -22,6 +22,9 @@ pub enum StoreError {
     Corrupt { key: Key, what: &'static str },
 }
 
+/// A connector that was lost in a failover and made anew. No SQLSTATE is spelled so.
+const RENUMBERED: &str = "renumbered";
+
 /// What is not as it has to be, and what to do.
 fn refusal(code: &str) -> &'static str {
     match code {
@@ -32,6 +35,9 @@ fn refusal(code: &str) -> &'static str {
         "42501" => "the role lacks a right: grant it, or use a role that has it",
         "3F000" | "42P01" | "42703" | "42883" | "client" => {
             "the schema is missing or of another version: run `oncely migrate up`"
+        }
+        RENUMBERED => {
+            "a failover has lost the connector's row, and it has another number now: start this process again"
         }
         _ => "the database refuses the query",
     }
@@ -69,6 +75,12 @@ pub enum NextStep {
 }
 
 impl StoreError {
+    /// The number by which this process knows its connector is no longer that of its row.
+    pub fn renumbered() -> Self {
+        let source = Said(sqlx::Error::RowNotFound);
+        Self::Refused { code: RENUMBERED.to_owned(), source }
+    }
+
     pub const fn next_step(&self) -> NextStep {
         match self {
             Self::Unavailable { .. } => NextStep::Wait,

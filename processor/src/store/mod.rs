@@ -10,6 +10,7 @@
 //! - [`lines`] – ledger lines that come after other effects
 //! - [`deferred`] – events that wait for others of their entity
 //! - [`lease`] – worker rows
+//! - [`failover`] – whether the database is another one than before
 //! - [`endpoint`] – endpoints that are gone
 //! - [`origin`] – where a record lies
 //! - [`outbox`] – records that are to be published, and who sends which
@@ -29,6 +30,7 @@ pub mod connection;
 pub mod deferred;
 pub mod endpoint;
 pub mod error;
+pub mod failover;
 pub mod lease;
 pub mod lines;
 pub mod migrate;
@@ -49,5 +51,7 @@ pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection};
 
 #[cfg(test)]
 pub(crate) mod database_tests;
+#[cfg(test)]
+mod failover_tests;
 #[cfg(test)]
 mod plan_tests;

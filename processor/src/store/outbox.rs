@@ -250,12 +250,15 @@ async fn letters(
         .collect())
 }
 
-/// Records that the brokers have: row, partition, offset.
-pub async fn sent(tx: &mut PgConnection, records: &[(i64, i32, i64)]) -> Result<()> {
+/// Records that the brokers have: row, partition, offset, message id.
+pub async fn sent(tx: &mut PgConnection, records: &[(i64, i32, i64, Key)]) -> Result<()> {
     let id: Vec<_> = records.iter().map(|(id, ..)| *id).collect();
-    let partition: Vec<_> = records.iter().map(|(_, partition, _)| *partition).collect();
-    let offset: Vec<_> = records.iter().map(|(.., offset)| *offset).collect();
-    query_file!("src/store/sql/outbox_sent.sql", &id, &partition, &offset).execute(tx).await?;
+    let partition: Vec<_> = records.iter().map(|(_, partition, ..)| *partition).collect();
+    let offset: Vec<_> = records.iter().map(|(_, _, offset, _)| *offset).collect();
+    let message = uuids(records.iter().map(|(.., message)| message));
+    query_file!("src/store/sql/outbox_sent.sql", &id, &partition, &offset, &message)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 

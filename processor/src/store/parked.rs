@@ -23,6 +23,8 @@ pub struct Wanted {
     pub is_conflict: bool,
     /// A person has said that it is to be run.
     pub release: bool,
+    /// It may have been decided again in what a failover has lost.
+    pub suspect: bool,
     pub timestamp_ms: Option<i64>,
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
@@ -49,6 +51,7 @@ pub async fn wanted(
             is_conflict: row.reason == ParkReason::Conflict.as_str(),
             reason: row.reason,
             release: row.release,
+            suspect: row.suspect,
             timestamp_ms: row.record_timestamp,
             key: row.record_key,
             value: row.value,

@@ -9,6 +9,9 @@ use uuid::Uuid;
 use super::columns::{key, uuid};
 use super::error::Result;
 
+/// A topic's end that is not known yet.
+pub const END_UNKNOWN: i64 = i64::MAX;
+
 /// Names one partition of one topic of one cluster, as a group reads it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic {
@@ -26,6 +29,9 @@ pub struct Row {
     pub epoch: i64,
     pub position: i64,
     pub witness: Option<Witness>,
+    /// Records below it may be done although nothing is on record of them, since a failover may have lost it;
+    /// [`END_UNKNOWN`] until the topic's end was looked up.
+    pub suspect: Option<i64>,
     /// Why nothing is fetched until a person accepts.
     pub stopped: Option<String>,
 }
@@ -62,6 +68,7 @@ pub async fn load(connection: &mut PgConnection, topic: &Topic) -> Result<Vec<Ro
                 timestamp_ms: row.witness_timestamp,
                 hash: key(hash),
             }),
+            suspect: row.suspect,
             stopped: row.stopped,
         })
         .collect())
@@ -132,6 +139,28 @@ pub async fn raise(
         &witness_offset as &[Option<i64>],
         &witness_timestamp as &[Option<i64>],
         &witness_hash as &[Option<Uuid>],
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Notes how far records may be done although nothing is on record of them: up to the topic's end.
+pub async fn bound_suspect(
+    connection: &mut PgConnection,
+    topic: &Topic,
+    (partition, epoch): (i32, i64),
+    end: i64,
+) -> Result<()> {
+    query_file!(
+        "src/store/sql/progress_suspect.sql",
+        topic.group,
+        topic.cluster_id,
+        topic.topic,
+        topic.topic_id,
+        partition,
+        epoch,
+        end
     )
     .execute(connection)
     .await?;

@@ -71,7 +71,7 @@ pub async fn orphans(
             recorded: Recorded::of(
                 (row.attempts, row.failures, row.lookups),
                 row.takeovers,
-                (row.was_unknown, row.asks),
+                (row.was_unknown, row.asks, row.suspect),
                 (row.elapsed_ms, row.failing_ms, row.quiet_ms),
             ),
         })

@@ -323,6 +323,10 @@ metrics! {
         "oncely_leases_lost_total", &[],
         "Times that this process found itself declared dead and went on under a new id.",
     ),
+    DatabaseFailovers => counter(
+        "oncely_database_failovers_total", &["loss"],
+        "Times that this process found the database on another timeline or system; whether acknowledged commits may be lost.",
+    ),
     TaskPanics => counter(
         "oncely_task_panics_total", &["task"],
         "Panics that were caught.",

@@ -70,6 +70,7 @@ pub(super) struct Families {
     pub(super) outbox_oldest: Gauges<1>,
     pub(super) workers_declared_dead: Counters<0>,
     pub(super) leases_lost: Counters<0>,
+    pub(super) database_failovers: Counters<1>,
     pub(super) task_panics: Counters<1>,
     pub(super) connector_info: Gauges<3>,
     pub(super) build_info: Gauges<1>,
@@ -84,6 +85,8 @@ impl Metrics {
         families.build_info.with([env!("CARGO_PKG_VERSION")]).set(1);
         families.workers_declared_dead.with([]);
         families.leases_lost.with([]);
+        families.database_failovers.with(["possible"]);
+        families.database_failovers.with(["none"]);
         Ok(Self { registry, families })
     }
 
@@ -108,6 +111,11 @@ impl Metrics {
 
     pub fn leases_lost(&self) -> Count {
         self.families.leases_lost.with([])
+    }
+
+    /// `lost`: acknowledged commits may be.
+    pub fn database_failovers(&self, lost: bool) -> Count {
+        self.families.database_failovers.with([if lost { "possible" } else { "none" }])
     }
 
     pub fn task_panics(&self, task: &'static str) -> Count {
@@ -261,6 +269,7 @@ impl Families {
             outbox_oldest: Gauges::register(registry, Metric::OutboxOldest)?,
             workers_declared_dead: Counters::register(registry, Metric::WorkersDeclaredDead)?,
             leases_lost: Counters::register(registry, Metric::LeasesLost)?,
+            database_failovers: Counters::register(registry, Metric::DatabaseFailovers)?,
             task_panics: Counters::register(registry, Metric::TaskPanics)?,
             connector_info: Gauges::register(registry, Metric::ConnectorInfo)?,
             build_info: Gauges::register(registry, Metric::BuildInfo)?,

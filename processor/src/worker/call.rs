@@ -36,6 +36,8 @@ pub(super) enum How {
     Refused(String),
     /// Nothing may be sent again, and nobody can be asked.
     Held(Why),
+    /// It counts as done, as the file says of what is unknown.
+    Assumed,
 }
 
 impl How {
@@ -50,7 +52,7 @@ impl How {
         match self {
             Self::Attempted(attempt) => attempt.status,
             Self::LookedUp(looked_up) => looked_up.status,
-            Self::Unsent | Self::Refused(_) | Self::Held(_) => None,
+            Self::Unsent | Self::Refused(_) | Self::Held(_) | Self::Assumed => None,
         }
     }
 }
@@ -64,6 +66,7 @@ pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
         Act::Send => send(lane, &held, lease).await,
         Act::LookUp => look_up(lane, &held, lease).await,
         Act::Hold(why) => How::Held(why),
+        Act::Assume => How::Assumed,
     };
     Ended { held, how, took: clock::since(begun) }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use oncely_core::connector::{AfterWait, OnGap};
 use oncely_core::decide::{self, Ending, Input, Known, Plan, Released, Releases};
 use oncely_core::event::{EntityEvent, Event};
+use oncely_core::failover::Doubt;
 use oncely_core::key::Key;
 use oncely_core::value::Value;
 
@@ -68,6 +69,7 @@ pub(super) async fn load(
     known: &mut Known,
     events: &[Input<'_>],
     (entities, deciding): (&[Key], &[i64]),
+    generation: u64,
 ) -> Result<Vec<Item>, StoreError> {
     if entities.is_empty() {
         return Ok(Vec::new());
@@ -92,7 +94,7 @@ pub(super) async fn load(
     let mut items = Vec::new();
     for record in deferred::records(tx, &numbers).await? {
         let number = record.number;
-        let (item, changed) = item(shared, record);
+        let (item, changed) = item(shared, record, generation);
         let rows = known.waits.values_mut().flat_map(|waits| &mut waits.deferred);
         if let Some(row) = rows.into_iter().find(|row| row.number == Some(number)) {
             row.input = Some(events.len().saturating_add(items.len()));
@@ -104,7 +106,7 @@ pub(super) async fn load(
 }
 
 /// The record as an event, and whether it is another one now than when it began to wait.
-fn item(shared: &Shared, waiting: DeferredRecord) -> (Item, bool) {
+fn item(shared: &Shared, waiting: DeferredRecord, generation: u64) -> (Item, bool) {
     let stored = headers::decode(&waiting.headers);
     let record = Record {
         topic: waiting.topic.as_str().into(),
@@ -146,7 +148,8 @@ fn item(shared: &Shared, waiting: DeferredRecord) -> (Item, bool) {
             What::Event { event, value: Value::Null }
         }
     };
-    (Item { record, place: waiting.place, what, _permit: Permit::none() }, !same)
+    let doubt = Doubt::of(waiting.suspect, generation);
+    (Item { record, place: waiting.place, what, doubt, _permit: Permit::none() }, !same)
 }
 
 /// How many more events of the connector may wait.

@@ -23,8 +23,9 @@ impl<'a> Grants<'a> {
     pub(super) fn take(lanes: &'a [Option<Arc<Lane>>], plan: &Plan) -> Self {
         let mut wanted = vec![Vec::new(); lanes.len()];
         for (key, effect) in &plan.effects {
-            // A late request is rendered when it is claimed from the database.
-            if effect.turn == Turn::Ready && effect.request.is_some() {
+            // A late request is rendered when it is claimed from the database, and so is the question about
+            // what may have been sent before.
+            if effect.turn == Turn::Ready && effect.request.is_some() && !effect.suspect {
                 if let Some(wanted) = wanted.get_mut(effect.rule) {
                     wanted.push(*key);
                 }

@@ -5,6 +5,7 @@ use oncely_core::connector::Connector;
 use oncely_core::decide::Place;
 use oncely_core::event::{self, Event};
 use oncely_core::expr::{Header, Meta, Scope};
+use oncely_core::failover::Doubt;
 use oncely_core::key::Key;
 use oncely_core::value::Value;
 use oncely_core::wanted::Wanted;
@@ -18,6 +19,8 @@ pub(super) struct Item {
     pub(super) record: Record,
     pub(super) place: Place,
     pub(super) what: What,
+    /// Whether it may be done although nothing is on record of it.
+    pub(super) doubt: Doubt,
     /// Its share of the bounds on what is in flight; given back when the item is written.
     pub(super) _permit: Permit,
 }

@@ -233,7 +233,7 @@ fn sign(how: &How) -> Option<Sign> {
             Finding::Halted => Some(Sign::Refused),
             Finding::Unaskable => None,
         },
-        How::Unsent | How::Refused(_) | How::Held(_) => None,
+        How::Unsent | How::Refused(_) | How::Held(_) | How::Assumed => None,
     }
 }
 

@@ -130,6 +130,7 @@ pub(super) async fn beat(
         // Neither statement is in a transaction of ours, so cutting one short leaves nothing
         // behind; its connection is closed.
         let renewal = tokio::time::timeout(attempt, async {
+            session.confirm().await?;
             let connection = session.connection().await?;
             if started == Some(worker) {
                 lease::beat(connection, worker).await

@@ -36,7 +36,7 @@ pub(super) fn unsent(message: Message) -> Vec<Ended> {
         Message::Started(_)
         | Message::LetGo(_)
         | Message::Topics(_)
-        | Message::Epochs(_)
+        | Message::Epochs(..)
         | Message::Kept(_) => Vec::new(),
     };
     let unsent = |held| Ended { held, how: How::Unsent, took: Duration::ZERO };

@@ -16,6 +16,7 @@
 //! - [`memory`] – whether it outlives what can come again
 //! - [`backlog`] – how much may be open before nothing new is taken
 //! - [`lease`], [`claims`] – the right to send
+//! - [`failover`] – tells of a database that is another one than before
 //! - [`mailbox`] – the way to a pipeline, which may have ended
 //! - [`gauges`] – what is open, counted by one process for all
 //! - [`parked`] – records that were set aside: reasons, log lines
@@ -29,6 +30,7 @@ mod call;
 mod claims;
 mod deferred;
 mod endpoints;
+mod failover;
 mod gauges;
 mod grants;
 mod headers;
@@ -141,8 +143,8 @@ enum Message {
     LetGo(Vec<Key>),
     /// The ids of the topics as the cluster has them now.
     Topics(HashMap<String, Uuid>),
-    /// The epochs of the group's partitions as they are on record.
-    Epochs(Epochs),
+    /// The epochs of the group's partitions as they are on record, and in which generation they were read.
+    Epochs(Epochs, u64),
     /// Positions that are durable and may be committed.
     Kept(Positions),
 }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::OffsetWait;
+use oncely_core::failover::Doubt;
 use oncely_core::key::Key;
 use oncely_core::progress::{Finished, Tracker};
 use tokio::sync::mpsc;
-use uuid::Uuid;
 
 use self::drain::Drain;
 use self::silence::Touch;
@@ -71,6 +71,8 @@ struct Partition {
     source: i32,
     topic_id: String,
     epoch: i64,
+    /// Which of its records may be done although nothing is on record of them.
+    doubt: Doubt,
     /// Position last sent to the keeper.
     asked: i64,
     /// Position that Postgres has.
@@ -301,30 +303,9 @@ impl Pipeline {
                 self.touch.answered(self.handle.broker_up(), clock::now());
                 self.compare(&topics);
             }
-            Message::Epochs(epochs) => self.follow(&epochs),
+            Message::Epochs(epochs, generation) => self.follow(&epochs, generation),
             Message::Kept(positions) => self.kept(positions),
         }
-    }
-
-    /// Stops reading topics that are not those any more that were begun.
-    fn compare(&mut self, ids: &HashMap<String, Uuid>) {
-        let changed = |partition: &&Partition| {
-            // Without ids nothing can be said.
-            let id = ids.get(&*partition.assigned.partition.topic).map(Uuid::to_string);
-            let is_other = |id: String| !partition.topic_id.is_empty() && id != partition.topic_id;
-            !partition.draining && id.is_some_and(is_other)
-        };
-        let changed: Vec<Assigned> =
-            self.partitions.values().filter(changed).map(|one| one.assigned.clone()).collect();
-        if changed.is_empty() {
-            return;
-        }
-        for assigned in &changed {
-            tracing::error!(partition = %assigned.partition, "the topic was made anew while it was read");
-            self.handle.leave_stopped(assigned.assignment);
-            self.forget(assigned.assignment);
-        }
-        drop(self.starter.send(changed));
     }
 
     fn started(&mut self, started: Started) {
@@ -335,7 +316,7 @@ impl Pipeline {
             return;
         }
         match from {
-            From::Position { position, epoch, witness, source, topic_id } => {
+            From::Position { position, epoch, witness, source, topic_id, doubt } => {
                 self.stopped.remove(&assigned.assignment);
                 self.handle.start(assigned.assignment, position);
                 // Who had it before may have been refused its last commit, and nothing may follow.
@@ -346,6 +327,7 @@ impl Pipeline {
                     source,
                     topic_id,
                     epoch,
+                    doubt,
                     asked: position,
                     kept: position,
                     draining: false,
@@ -381,6 +363,10 @@ impl Pipeline {
         let now = clock::now();
         for done in report.done {
             let Some(partition) = self.partitions.get_mut(&done.assignment) else { continue };
+            // It was read before something was lost, and is read again.
+            if partition.doubt.generation != done.generation {
+                continue;
+            }
             partition.unwritten = partition.unwritten.saturating_sub(1);
             let deadline = match self.shared.connector.failure.offset_wait {
                 OffsetWait::Forever => None,
@@ -478,7 +464,10 @@ impl Pipeline {
         self.keeping = false;
         self.moved_last = clock::now();
         for (assignment, raise) in positions {
-            if let Some(partition) = self.partitions.get_mut(&assignment) {
+            // A position of an earlier epoch was not written.
+            if let Some(partition) = self.partitions.get_mut(&assignment)
+                && partition.epoch == raise.epoch
+            {
                 partition.kept = raise.position;
                 self.handle.commit(assignment, raise.position);
             }

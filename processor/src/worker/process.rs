@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::claims::Claims;
+use super::failover;
 use super::gauges;
 use super::lease::{self, Lease};
 use super::run::{Parts, RunError, run};
@@ -59,6 +60,9 @@ impl Process {
         let (lease, claims) = (Lease::new(), Claims::default());
         let database =
             store::Settings::parse(self.settings.database.url()).map_err(RunError::Database)?;
+        let lease_ms = i32::try_from(self.settings.worker.lease.as_millis()).unwrap_or(i32::MAX);
+        let lossless = self.settings.database.lossless_failover;
+        let database = database.watched(failover::watch(lossless, lease_ms, &self.metrics));
         let (heart_stop, heart_stopped) = watch::channel(false);
         let outage = Outage::of(Dependency::Database, self.settings.database.place());
         let gauges = gauges::count(

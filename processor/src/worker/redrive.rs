@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use oncely_core::connector::OnParked;
 use oncely_core::decide::{Ending, EntityRow, Input, Known, Place, Plan};
+use oncely_core::failover::Doubt;
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
 use tokio::sync::watch;
@@ -120,7 +121,8 @@ impl Redriver {
                         }
                     }
                     redriving.rows.insert(place, Row { number, event, release });
-                    items.push(Item { record, place, what, _permit: Permit::none() });
+                    let doubt = Doubt::of(wanted.suspect, self.session.generation());
+                    items.push(Item { record, place, what, doubt, _permit: Permit::none() });
                 }
             }
         }

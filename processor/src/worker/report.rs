@@ -25,6 +25,8 @@ pub(super) struct Done {
     /// Effects that still hold its offset back.
     pub(super) open: Vec<Key>,
     pub(super) age_ms: u64,
+    /// In which it was read; see [`oncely_core::failover::Doubt`].
+    pub(super) generation: u64,
 }
 
 /// A batch that is durable.
@@ -81,6 +83,7 @@ pub(super) fn done(
                 offset: item.record.offset,
                 open: decision.map(open).unwrap_or_default(),
                 age_ms: decision.map_or(0, |decision| decision.age_ms),
+                generation: item.doubt.generation,
             }
         })
         .collect()

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::Start;
+use oncely_core::failover::Doubt;
 use oncely_core::progress::Witness;
 use tokio::sync::mpsc;
 
@@ -36,11 +37,10 @@ pub(super) enum From {
         witness: Option<Witness>,
         source: i32,
         topic_id: String,
+        doubt: Doubt,
     },
     /// Nothing is fetched until a person has looked.
-    Stopped {
-        why: String,
-    },
+    Stopped { why: String },
 }
 
 /// Resolves starts.
@@ -191,6 +191,8 @@ impl Starter {
             let load = async { progress::load(self.session.connection().await?, &topic).await };
             rows = patience.bounded::<_, StoreError>(load).await?;
         }
+        // Of the connection that gave the rows.
+        let generation = self.session.generation();
         let mut checked = Vec::new();
         for assigned in wanted {
             let number = assigned.partition.partition;
@@ -199,7 +201,7 @@ impl Starter {
             let Some(row) = row else { continue };
             checked.push((assigned.clone(), row.clone()));
         }
-        self.check(&topic, source, checked).await
+        self.check(&topic, source, generation, checked).await
     }
 
     /// Makes the rows of all partitions that have none, in one transaction.
@@ -256,10 +258,22 @@ impl Starter {
         Ok(patience.bounded(create).await?)
     }
 
+    /// What was done in a failover and forgotten lies before the end that the topic has now.
+    async fn bound(&mut self, topic: &Topic, row: &Row, high: i64) -> Result<(), StoreError> {
+        let of = (row.partition, row.epoch);
+        let patience = self.session.patience();
+        let bound = async {
+            let connection = self.session.connection().await?;
+            progress::bound_suspect(connection, topic, of, high).await
+        };
+        patience.bounded::<_, StoreError>(bound).await
+    }
+
     async fn check(
         &mut self,
         topic: &Topic,
         source: i32,
+        generation: u64,
         rows: Vec<(Assigned, Row)>,
     ) -> Result<Vec<Started>, StartError> {
         let witnesses: Vec<(TopicPartition, Witness)> = rows
@@ -274,10 +288,15 @@ impl Starter {
         };
         let mut started = Vec::new();
         for (assigned, row) in rows {
+            let mut below = row.suspect;
             let wrong = match &row.stopped {
                 Some(why) => Some(why.clone()),
                 None => {
                     let (low, high) = self.admin.watermarks(&assigned.partition).await?;
+                    if below == Some(progress::END_UNKNOWN) {
+                        self.bound(topic, &row, high).await?;
+                        below = Some(high);
+                    }
                     let wrong = wrong(&row, low, high, found.get(&assigned.partition));
                     if let Some(why) = &wrong {
                         let patience = self.session.patience();
@@ -298,6 +317,7 @@ impl Starter {
                     witness: row.witness,
                     source,
                     topic_id: topic.topic_id.clone(),
+                    doubt: Doubt { below: below.unwrap_or(i64::MIN), generation },
                 },
             };
             started.push(Started { assigned, from });
@@ -348,7 +368,8 @@ mod tests {
 
     fn row(position: i64) -> Row {
         let topic_id = String::new();
-        Row { topic_id, partition: 0, epoch: 1, position, witness: None, stopped: None }
+        let (witness, suspect, stopped) = (None, None, None);
+        Row { topic_id, partition: 0, epoch: 1, position, witness, suspect, stopped }
     }
 
     #[test]

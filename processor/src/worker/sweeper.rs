@@ -75,6 +75,7 @@ impl Sweeper {
         let mut backlog_at = self.owes().then(clock::now);
         let mut stop = self.stop.clone();
         let mut adopt = false;
+        let mut generation = self.session.generation();
         loop {
             let shared = Arc::clone(&self.shared);
             tokio::select! {
@@ -110,6 +111,10 @@ impl Sweeper {
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
                 swept = self.session.patience().bounded(self.retention()).await;
+            }
+            // Where something was lost, it may be the connector's own row.
+            if std::mem::replace(&mut generation, self.session.generation()) != generation {
+                seen_last = None;
             }
             if swept.is_ok() && passed(&mut seen_last, SEEN_EVERY) {
                 swept = self.session.patience().bounded(self.seen()).await;
@@ -246,7 +251,7 @@ impl Sweeper {
         let (group, cluster_id) = (&self.shared.connector.source.group, &self.shared.cluster_id);
         let connection = self.session.connection().await?;
         let epochs = progress::epochs(connection, group, cluster_id).await?;
-        self.pipeline.send(Message::Epochs(epochs));
+        self.pipeline.send(Message::Epochs(epochs, self.session.generation()));
         if self.lease.may_judge(self.shared.timing.lease) {
             let judge = self.lease.worker();
             let connection = self.session.connection().await?;
@@ -374,8 +379,8 @@ impl Sweeper {
     async fn seen(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let connection = self.session.connection().await?;
-        register::connector(connection, &shared.connector).await?;
-        Ok(())
+        let id = register::connector(connection, &shared.connector).await?;
+        if id == shared.connector_id { Ok(()) } else { Err(StoreError::renumbered()) }
     }
 
     async fn retention(&mut self) -> Result<(), StoreError> {

@@ -38,6 +38,8 @@ pub(super) struct Of<'a> {
     pub(super) inputs: &'a [(usize, Input<'a>)],
     pub(super) redriving: Option<&'a Redriving>,
     pub(super) releasing: &'a Releasing,
+    /// Of the connection; see [`oncely_core::failover::Doubt`].
+    pub(super) generation: u64,
 }
 
 /// What is known before it is decided.
@@ -82,7 +84,7 @@ pub(super) async fn gather<'a>(
     if defers {
         known.releases = of.releasing.releases;
         let order = (&*entities, &*deciding);
-        waiting = deferred::load(tx, shared, &mut known, &events, order).await?;
+        waiting = deferred::load(tx, shared, &mut known, &events, order, of.generation).await?;
         if asked.counting {
             known.room = Some(deferred::room(tx, shared).await?);
         }

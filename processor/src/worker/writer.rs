@@ -301,9 +301,11 @@ impl Writer {
     ) -> Result<(Plan, Vec<Held>, Numbers), Undone> {
         let shared = Arc::clone(&self.shared);
         let begun = clock::now();
+        self.session.connection().await?;
+        let generation = self.session.generation();
         let mut tx = self.session.begin().await?;
-        let asked_of =
-            Of { items, inputs, redriving: self.redriving.as_ref(), releasing: &self.releasing };
+        let (redriving, releasing) = (self.redriving.as_ref(), &self.releasing);
+        let asked_of = Of { items, inputs, redriving, releasing, generation };
         let loaded = tables::gather(&mut tx, &shared, &asked_of, asked).await?;
         let Loaded { mut known, mut events, waiting, entities, was } = loaded;
         let (rules, fresh) = (&shared.connector, events.len());
@@ -311,6 +313,7 @@ impl Writer {
             waiting.iter().map(|item| headers(&item.record)).collect();
         events.extend(waiting.iter().zip(&lined).filter_map(|(item, lined)| input(item, lined)));
         tables::load_undone(&mut tx, rules, &events, &entities, &mut known).await?;
+        known.suspect = suspects(items.iter().chain(&waiting), generation);
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
         let mut plan = decide::decide_with(rules, &events, fresh, known);
@@ -376,6 +379,16 @@ fn conflicts(plan: &Plan, events: &[Input<'_>]) -> Vec<Key> {
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// Events that may be done although nothing is on record of them, seen from this generation.
+fn suspects<'i>(items: impl Iterator<Item = &'i Item>, generation: u64) -> BTreeSet<Key> {
+    let key = |item: &Item| match &item.what {
+        What::Event { event, .. } => Some(event.key),
+        What::Unusable { .. } => None,
+    };
+    let suspect = items.filter(|item| item.doubt.covers(item.place.offset, generation));
+    suspect.filter_map(key).collect()
 }
 
 /// The items that are events, by their index.

@@ -59,6 +59,12 @@ pub(crate) struct Rules {
     pub(crate) started_is_remembered: bool,
     pub(crate) position_waits: bool,
     pub(crate) repeats_are_known: bool,
+    /// What a failover may have lost is unknown.
+    pub(crate) loss_is_unknown: bool,
+    /// It is found out only when nobody has a lease any more that was given before.
+    pub(crate) loss_waits: bool,
+    /// What is found out about it counts from the last moment before the loss.
+    pub(crate) loss_has_an_age: bool,
     /// Not a rule of ours but what is asked of the world.
     pub(crate) freezes_end: bool,
 }
@@ -77,6 +83,9 @@ impl Rules {
         started_is_remembered: true,
         position_waits: true,
         repeats_are_known: true,
+        loss_is_unknown: true,
+        loss_waits: true,
+        loss_has_an_age: true,
         freezes_end: true,
     };
 }
@@ -94,10 +103,13 @@ pub(crate) struct Faults {
     pub(crate) panics: u8,
     /// Workers that are declared dead, killed or frozen.
     pub(crate) deaths: u8,
+    /// A standby takes over that lacks what was committed since some moment.
+    pub(crate) failovers: u8,
 }
 
 impl Faults {
-    pub(crate) const NONE: Self = Self { crashes: 0, lost: 0, refused: 0, panics: 0, deaths: 1 };
+    pub(crate) const NONE: Self =
+        Self { crashes: 0, lost: 0, refused: 0, panics: 0, deaths: 1, failovers: 0 };
 }
 
 /// One model: a class of provider, the rules in force, the faults allowed.
@@ -147,7 +159,26 @@ pub(crate) struct World {
     pub(crate) known_since: Option<u8>,
     /// The record is behind the committed position.
     pub(crate) passed: bool,
+    /// What a standby has that receives nothing any more.
+    pub(crate) standby: Option<Standby>,
+    /// The record may be done although nothing is on record of it.
+    pub(crate) doubt: Option<Doubt>,
     pub(crate) left: Faults,
+}
+
+/// What is on record there, and the last moment of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Standby {
+    pub(crate) row: Option<Row>,
+    pub(crate) passed: bool,
+    pub(crate) at: u8,
+}
+
+/// Since when something may be lost, and until when somebody may send who does not know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Doubt {
+    pub(crate) since: u8,
+    pub(crate) quiet: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -171,6 +202,7 @@ pub(crate) struct Row {
     pub(crate) takeovers: u8,
     pub(crate) was_unknown: bool,
     pub(crate) asks: bool,
+    pub(crate) suspect: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -210,6 +242,7 @@ pub(crate) struct Known {
     pub(crate) takeovers: u8,
     pub(crate) was_unknown: bool,
     pub(crate) asks: bool,
+    pub(crate) suspect: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -266,6 +299,8 @@ impl World {
             applied: 0,
             known_since: None,
             passed: false,
+            standby: None,
+            doubt: None,
             left: faults,
         }
     }

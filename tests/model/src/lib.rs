@@ -8,7 +8,7 @@
 //! comes of it: a rule that could go without anybody noticing would not be in the model.
 //!
 //! Times are ages, so time has no end: a state is the same an hour later. Not covered: more than one effect
-//! at a time (order and `after`), more than two workers, a database that forgets commits, anything finer than
+//! at a time (order and `after`), more than two workers, anything finer than
 //! a tick, and of liveness more than that from every state one fair run without faults comes to an end.
 
 #![cfg(test)]
@@ -87,6 +87,37 @@ fn a_provider_that_knows_our_key_for_a_while_and_can_be_asked_later() {
 fn a_provider_that_can_do_neither() {
     holds(Class::Neither, Faults { crashes: 1, lost: 1, refused: 1, ..Faults::NONE });
     holds(Class::Neither, Faults { lost: 1, panics: 1, deaths: 3, ..Faults::NONE });
+}
+
+/// A database that fails over to a standby which lacks what was committed since some moment, any moment.
+#[test]
+fn w10_e3_a_database_that_forgets_commits() {
+    let faults = Faults { failovers: 1, deaths: 0, ..Faults::NONE };
+    for class in [Class::Keyed, Class::Asked, Class::Neither] {
+        holds(class, faults);
+    }
+}
+
+#[test]
+fn w10_what_is_lost_and_taken_for_new_is_sent_again() {
+    let rules = Rules { loss_is_unknown: false, ..Rules::ALL };
+    let faults = Faults { failovers: 1, deaths: 0, ..Faults::NONE };
+    breaks(AT_MOST_ONCE, Class::Asked, rules, faults);
+    breaks(AT_MOST_ONCE, Class::Neither, rules, faults);
+}
+
+#[test]
+fn w10_not_found_before_every_lease_is_over_is_sent_again() {
+    let rules = Rules { loss_waits: false, ..Rules::ALL };
+    let faults = Faults { failovers: 1, deaths: 0, ..Faults::NONE };
+    breaks(AT_MOST_ONCE, Class::Asked, rules, faults);
+}
+
+#[test]
+fn w10_a_key_whose_first_send_is_forgotten_is_as_old_as_the_loss() {
+    let rules = Rules { loss_has_an_age: false, ..Rules::ALL };
+    let faults = Faults { failovers: 1, deaths: 0, lost: 1, ..Faults::NONE };
+    breaks(AT_MOST_ONCE, Class::Keyed, rules, faults);
 }
 
 #[test]

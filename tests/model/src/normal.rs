@@ -26,12 +26,23 @@ fn from_now(class: Class, world: &mut World) {
         registered.heartbeat = at(registered.heartbeat, LEASE + 1);
     }
     let keys = class.has_keys();
-    if let Some(row) = &mut world.row {
+    let rows =
+        world.row.iter_mut().chain(world.standby.iter_mut().filter_map(|one| one.row.as_mut()));
+    for row in rows {
         let Row { due, first_sent, unknown_at, attempts, .. } = row;
         *due = at(*due, 0);
         *first_sent = first_sent.filter(|_| keys).map(|time| at(time, WINDOW));
         *unknown_at = unknown_at.filter(|_| class.is_asked()).map(|time| at(time, SETTLE));
         *attempts = (*attempts).min(1);
+    }
+    if let Some(standby) = &mut world.standby {
+        standby.at = at(standby.at, WINDOW);
+    }
+    // Once the row is there, it says itself what is in doubt.
+    world.doubt = world.doubt.filter(|_| world.row.is_none());
+    if let Some(doubt) = &mut world.doubt {
+        doubt.since = at(doubt.since, WINDOW);
+        doubt.quiet = at(doubt.quiet, SETTLE);
     }
     let known = world.known_since.filter(|since| keys && clock < since + WINDOW);
     world.known_since = known.map(|since| at(since, WINDOW));
@@ -69,6 +80,10 @@ fn renumber(world: &mut World) {
     if let Some(Row { status: Status::Claimed { worker, fence }, .. }) = world.row {
         meet(worker, fence);
     }
+    let standby = world.standby.and_then(|standby| standby.row);
+    if let Some(Row { status: Status::Claimed { worker, fence }, .. }) = standby {
+        meet(worker, fence);
+    }
     let calls = world.processes.iter().filter_map(|process| process.call);
     calls.for_each(|call| meet(call.worker, call.fence));
     world.wire.iter().for_each(|flight| meet(flight.worker, flight.fence));
@@ -81,6 +96,10 @@ fn renumber(world: &mut World) {
         fences.iter().enumerate().map(|(index, old)| (*old, number(index))).collect();
     world.fence = number(fence.len());
     if let Some(Row { status: Status::Claimed { worker: of, fence: by }, .. }) = &mut world.row {
+        (*of, *by) = (worker[of], fence[by]);
+    }
+    let standby = world.standby.as_mut().and_then(|standby| standby.row.as_mut());
+    if let Some(Row { status: Status::Claimed { worker: of, fence: by }, .. }) = standby {
         (*of, *by) = (worker[of], fence[by]);
     }
     for process in &mut world.processes {

@@ -3,7 +3,7 @@
 use oncely_core::effect::next::{Act, act};
 
 use crate::effect::{
-    Call, Flight, Landed, Phase, Process, Protocol, SETTLE, Seen, Status, WINDOW, World,
+    Call, Flight, Landed, Phase, Process, Protocol, SETTLE, Seen, Standby, Status, WINDOW, World,
 };
 use crate::normal::normal;
 use crate::table::{adopt, claim_due, declare, enter, give_back, history, owned};
@@ -40,6 +40,9 @@ pub(crate) enum Step {
     LoseAnswer(usize),
     Crash(usize),
     Panic(usize),
+    /// A standby receives nothing from now on.
+    FallBehind,
+    FailOver,
 }
 
 impl Step {
@@ -53,13 +56,15 @@ impl Step {
                 | Self::LoseAnswer(_)
                 | Self::Crash(_)
                 | Self::Panic(_)
+                | Self::FallBehind
+                | Self::FailOver
         )
     }
 }
 
 /// All steps that a state may allow.
 pub(crate) fn candidates(world: &World) -> Vec<Step> {
-    let mut steps = vec![Step::Tick, Step::TakeOver];
+    let mut steps = vec![Step::Tick, Step::TakeOver, Step::FallBehind, Step::FailOver];
     for p in 0..world.processes.len() {
         steps.extend([
             Step::Write(p),
@@ -127,6 +132,12 @@ impl Protocol {
                     Process { call: None, tracks: false, ..world.processes[p].clone() };
                 enter(&mut world, p);
             }
+            Step::FallBehind => {
+                (world.left.failovers > 0 && world.standby.is_none()).then_some(())?;
+                let (row, passed, at) = (world.row, world.passed, world.clock);
+                world.standby = Some(Standby { row, passed, at });
+            }
+            Step::FailOver => self.fail_over(&mut world)?,
             Step::Panic(p) => {
                 world.left.panics = world.left.panics.checked_sub(1)?;
                 let call = world.processes[p].call.filter(|call| {
@@ -172,7 +183,7 @@ impl Protocol {
         let phase = match act(&self.policy(), &history(&now)) {
             Act::Send => Phase::Checked { at: world.clock },
             Act::LookUp => Phase::Asking,
-            Act::Hold(_) => {
+            Act::Hold(_) | Act::Assume => {
                 if let Some(row) = owned(world, &call) {
                     row.status = Status::Held;
                 }

@@ -6,7 +6,8 @@ use oncely_core::effect::outcome::Outcome;
 use oncely_core::value::Value;
 
 use crate::effect::{
-    Call, Known, LEASE, Phase, Protocol, Registered, Row, Seen, Status, TICK_MS, World,
+    Call, Doubt, Known, LEASE, Phase, Protocol, Registered, Row, Seen, Standby, Status, TICK_MS,
+    World,
 };
 
 impl Protocol {
@@ -22,7 +23,8 @@ impl Protocol {
             world.processes[p].tracks = true;
             return Some(());
         }
-        if dead || process.call.is_some() {
+        let doubt = world.doubt.filter(|_| self.rules.loss_is_unknown);
+        if dead || (process.call.is_some() && doubt.is_none()) {
             return None;
         }
         let worker = process.worker;
@@ -35,8 +37,14 @@ impl Protocol {
             takeovers: 0,
             was_unknown: false,
             asks: false,
+            suspect: false,
         };
-        world.row = Some(row);
+        world.row = Some(doubt.map_or(row, |doubt| self.suspect(row, doubt)));
+        if doubt.is_some() {
+            // Never claimed in the batch.
+            world.processes[p].tracks = heard;
+            return Some(());
+        }
         let call = claim(world, worker)?;
         world.processes[p].call = heard.then_some(call);
         world.processes[p].tracks = heard;
@@ -50,7 +58,8 @@ impl Protocol {
         world.processes[p].call = None;
         let fenced = self.rules.settling_is_fenced;
         let mine = owned(world, &call).is_some();
-        let row = world.row.as_mut()?;
+        // A row that is lost has nothing to settle.
+        let Some(row) = world.row.as_mut() else { return Some(()) };
         if !mine && matches!(seen, Seen::Done | Seen::Found) {
             // Evidence: a success settles the effect, whoever holds it.
             if !matches!(row.status, Status::Done | Status::Rejected) {
@@ -131,6 +140,46 @@ impl Protocol {
         Some(())
     }
 
+    /// What is open may have been sent: unknown from the moment when nobody sends any more who does not know.
+    fn suspect(&self, row: Row, doubt: Doubt) -> Row {
+        let status = match row.status {
+            Status::Claimed { .. } | Status::Waiting => Status::Unknown,
+            status => status,
+        };
+        let since = if self.rules.loss_has_an_age { doubt.since } else { doubt.quiet };
+        Row {
+            status,
+            due: row.due.max(doubt.quiet),
+            first_sent: row.first_sent.or(Some(since)),
+            unknown_at: row.unknown_at.max(Some(doubt.quiet)),
+            was_unknown: true,
+            suspect: true,
+            ..row
+        }
+    }
+
+    /// The standby takes over, and whoever finds it puts that on record.
+    pub(crate) fn fail_over(&self, world: &mut World) -> Option<()> {
+        let Standby { row, passed, at } = world.standby.take()?;
+        world.left.failovers = world.left.failovers.checked_sub(1)?;
+        let wait = if self.rules.loss_waits { LEASE } else { 0 };
+        let doubt = Doubt { since: at, quiet: world.clock + wait };
+        let open =
+            |row: &Row| !matches!(row.status, Status::Done | Status::Held | Status::Rejected);
+        world.row = match row {
+            Some(row) if open(&row) && self.rules.loss_is_unknown => Some(self.suspect(row, doubt)),
+            Some(row) if open(&row) => Some(Row { status: Status::Waiting, ..row }),
+            row => row,
+        };
+        world.passed = passed;
+        world.workers.iter_mut().for_each(|worker| worker.dead = true);
+        world.doubt = (!passed).then_some(doubt);
+        if !passed {
+            world.processes.iter_mut().for_each(|process| process.tracks = false);
+        }
+        Some(())
+    }
+
     pub(crate) fn pass(&self, world: &mut World, p: usize) -> Option<()> {
         let free = world.is_closed() || !self.rules.position_waits;
         (world.processes[p].tracks && !world.passed && free).then_some(())?;
@@ -159,7 +208,8 @@ fn claim(world: &mut World, worker: u8) -> Option<Call> {
 
 pub(crate) fn claim_due(world: &mut World, p: usize) -> Option<()> {
     let row = world.row.filter(|row| matches!(row.status, Status::Waiting | Status::Unknown))?;
-    (row.due <= world.clock && world.processes[p].call.is_none()).then_some(())?;
+    let dead = world.workers[usize::from(world.processes[p].worker)].dead;
+    (row.due <= world.clock && world.processes[p].call.is_none() && !dead).then_some(())?;
     let call = claim(world, world.processes[p].worker)?;
     world.processes[p].call = Some(call);
     Some(())
@@ -231,7 +281,7 @@ fn follow(row: &mut Row, next: &Next, clock: u8) {
 
 /// What is on record, as the product reads it from the row at `now`.
 fn known(row: &Row, now: u8) -> Known {
-    let since = |then: Option<u8>| then.map_or(0, |then| now - then);
+    let since = |then: Option<u8>| then.map_or(0, |then| now.saturating_sub(then));
     Known {
         elapsed: since(row.first_sent),
         quiet: since(row.unknown_at),
@@ -239,6 +289,7 @@ fn known(row: &Row, now: u8) -> Known {
         takeovers: row.takeovers,
         was_unknown: row.was_unknown,
         asks: row.asks,
+        suspect: row.suspect,
     }
 }
 
@@ -253,6 +304,7 @@ pub(crate) fn history(known: &Known) -> History {
         was_unknown: known.was_unknown,
         asks: known.asks,
         takeovers: known.takeovers.into(),
+        suspect: known.suspect,
     }
 }
 

@@ -8,10 +8,15 @@ use super::World;
 const LINES_MAX: usize = 120;
 
 /// Tables worth a look.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
+    (
+        "failover",
+        "SELECT number, timeline_before, timeline, at, lost_since, quiet_at, lossless, positions, effects
+         FROM oncely.failover ORDER BY number",
+    ),
     (
         "effect",
-        "SELECT name, business_id, status, attempts, takeovers, was_unknown, worker, fence, due_at,
+        "SELECT name, business_id, status, attempts, takeovers, was_unknown, suspect, worker, fence, due_at,
                 settled_at, note FROM oncely.effect ORDER BY business_id, name LIMIT 60",
     ),
     (
@@ -26,7 +31,7 @@ const TABLES: [(&str, &str); 6] = [
     ),
     (
         "progress",
-        "SELECT topic, partition, position, epoch, witness_offset, stopped, updated_at
+        "SELECT topic, partition, position, epoch, suspect, witness_offset, stopped, updated_at
          FROM oncely.progress ORDER BY topic, partition",
     ),
     ("worker", "SELECT id, started_at, heartbeat_at, dead_at, ended_at FROM oncely.worker"),

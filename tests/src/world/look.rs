@@ -44,7 +44,7 @@ impl World {
         self.wires().pop()
     }
 
-    fn wires(&self) -> MutexGuard<'_, Vec<Wire>> {
+    pub(super) fn wires(&self) -> MutexGuard<'_, Vec<Wire>> {
         self.wires.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

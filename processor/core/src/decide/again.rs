@@ -49,6 +49,7 @@ impl<'a> Decided<'a> {
             stale: self.stale,
             moved: self.moved,
             current: self.current,
+            suspect: false,
         }
     }
 

@@ -187,6 +187,7 @@ impl Fold<'_> {
             stale: ending == Ending::Stale,
             moved: moved.as_ref(),
             current: current.as_deref(),
+            suspect: self.known.suspect.contains(&event.key),
         };
         match owed(&question) {
             Ok(owed) => Meaning::Fresh { ending, moved, owed },
@@ -266,6 +267,7 @@ impl Fold<'_> {
             tenant: event.tenant.clone(),
             business_id: event.id.clone(),
             fingerprint: event.fingerprint,
+            suspect: self.known.suspect.contains(&event.key),
         };
         self.plan.deferred.insert(event.key, new);
         self.remember(input, Ending::Deferred, None, Vec::new());

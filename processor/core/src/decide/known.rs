@@ -28,6 +28,8 @@ pub struct Known {
     pub open: BTreeMap<Key, Vec<OpenEffect>>,
     /// Lanes of entities that are older than ids are remembered: what is not on record of them may be forgotten.
     pub forgetful: BTreeSet<Key>,
+    /// Events that may have been run although nothing is on record of them: the database may have lost it.
+    pub suspect: BTreeSet<Key>,
     /// Ledger lines that turned out to exist already, with the hash of their content.
     pub ledger: BTreeMap<Key, Key>,
     /// By entity: who waits, and for what. Empty for connectors whose events wait for nothing.

@@ -57,6 +57,8 @@ pub(super) struct Question<'a> {
     pub(super) moved: Option<&'a Moved>,
     /// The state of a stale event's entity, which it does not change.
     pub(super) current: Option<&'a str>,
+    /// The event may have been run although the database does not know it.
+    pub(super) suspect: bool,
 }
 
 pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
@@ -299,6 +301,8 @@ fn request(
 
 fn effect(question: &Question<'_>, rule: usize, (request, request_hash): Rendered) -> EffectNew {
     let event = question.event;
+    let body = question.connector.effects.get(rule).map(|rule| &rule.body);
+    let is_call = matches!(body, Some(EffectBody::Call(_)));
     EffectNew {
         event: event.key,
         lane: event.entity.as_ref().map_or(event.key, |entity| entity.key),
@@ -311,6 +315,8 @@ fn effect(question: &Question<'_>, rule: usize, (request, request_hash): Rendere
         after: Vec::new(),
         undoes: None,
         turn: Turn::Ready,
+        // Lines are in the database itself, and a record that is published twice has the same id.
+        suspect: question.suspect && is_call,
     }
 }
 

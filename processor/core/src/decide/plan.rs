@@ -171,6 +171,8 @@ pub struct DeferredNew {
     pub tenant: Box<str>,
     pub business_id: Box<str>,
     pub fingerprint: Fingerprint,
+    /// It may have been run before, though nothing is on record of it.
+    pub suspect: bool,
 }
 
 /// What an event waits for.
@@ -240,6 +242,8 @@ pub struct EffectNew {
     /// The effect that it undoes, also among those that it comes after.
     pub undoes: Option<Key>,
     pub turn: Turn,
+    /// It may have been sent before, though nothing is on record of it.
+    pub suspect: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -78,6 +78,8 @@ pub struct History {
     /// It was decided to ask before anything is sent again.
     pub asks: bool,
     pub takeovers: u16,
+    /// A failover of the database may have lost what became of it.
+    pub suspect: bool,
 }
 
 /// What a claimed effect is claimed for.
@@ -88,6 +90,8 @@ pub enum Act {
     LookUp,
     /// Nothing may be done without a person.
     Hold(Why),
+    /// It counts as done, as the file says of what is unknown.
+    Assume,
 }
 
 /// The state that follows.
@@ -127,6 +131,7 @@ pub enum Why {
     TakenOverTooOften,
     NobodySaid,
     Unaskable,
+    LostInFailover,
 }
 
 impl Why {
@@ -145,6 +150,9 @@ impl Why {
             Self::Unaskable => {
                 "the provider may have applied it, and the look-up cannot be made any more"
             }
+            Self::LostInFailover => {
+                "a failover of the database may have lost that it was sent, and the provider cannot be asked"
+            }
         }
     }
 }
@@ -161,6 +169,8 @@ pub fn act(policy: &Policy, history: &History) -> Act {
         OnUnknown::RetrySameKey if in_window(policy, history, 0) => Act::Send,
         OnUnknown::RetrySameKey => ask(Why::KeyWindowPassed),
         OnUnknown::Reconcile => ask(Why::UnknownOutcome),
+        OnUnknown::Hold if history.suspect => Act::Hold(Why::LostInFailover),
+        OnUnknown::AssumeDone if history.suspect => Act::Assume,
         // The file said otherwise when it became unknown.
         OnUnknown::Hold | OnUnknown::AssumeDone => Act::Hold(Why::UnknownOutcome),
     }

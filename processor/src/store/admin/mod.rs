@@ -9,6 +9,7 @@ pub mod deferred;
 pub mod effects;
 pub mod endpoints;
 pub mod events;
+pub mod failovers;
 pub mod open;
 pub mod outbox;
 pub mod parked;

@@ -28,6 +28,8 @@ pub struct ProgressRow {
     pub epoch: i64,
     pub position: i64,
     pub updated_at: DateTime<Utc>,
+    /// Records below it may be done although nothing is on record of them: a failover may have lost it.
+    pub suspect: Option<i64>,
     /// Why nothing is fetched until a person accepts.
     pub stopped: Option<String>,
 }

@@ -139,6 +139,7 @@ pub async fn write_effects(
         effects.iter().map(|(_, new)| new.request.as_deref()).collect();
     let after: Vec<_> = effects.iter().map(|(_, new)| joined(&new.after)).collect();
     let statuses: Vec<&str> = effects.iter().map(|(key, new)| status(key, new.turn)).collect();
+    let suspect: Vec<_> = effects.iter().map(|(_, new)| new.suspect).collect();
     let blocked: Vec<_> = effects.iter().map(|(_, new)| new.turn == Turn::Blocked).collect();
     let rows = query_file!(
         "src/store/sql/effect_insert.sql",
@@ -157,6 +158,7 @@ pub async fn write_effects(
         &blocked,
         worker,
         connector_id,
+        &suspect,
     )
     .fetch_all(tx)
     .await?;

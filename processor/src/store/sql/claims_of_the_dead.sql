@@ -1,6 +1,6 @@
 -- Claims whose worker is on record as dead or ended, of the effects that are loaded here.
 SELECT e.key, e.fence AS "fence!", e.worker AS "worker!", e.connector, e.name, e.lane, e.tenant,
-       e.business_id, e.was_unknown, e.asks, e.attempts, e.failures, e.lookups, e.takeovers,
+       e.business_id, e.was_unknown, e.asks, e.suspect, e.attempts, e.failures, e.lookups, e.takeovers,
        (extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint AS "elapsed_ms!",
        (extract(epoch FROM now() - e.failing_since) * 1000)::bigint AS failing_ms,
        (extract(epoch FROM now() - e.unknown_at) * 1000)::bigint AS quiet_ms

@@ -11,9 +11,9 @@ SET status = CASE u.turn WHEN 'claim' THEN 'claimed' WHEN 'skip' THEN 'skipped' 
     settled_at = CASE WHEN u.turn = 'skip' THEN now() END,
     note = CASE WHEN u.turn = 'skip' THEN 'an effect that it comes after was not done' END
 FROM UNNEST($1::uuid[], $2::text[]) AS u (key, turn)
-WHERE e.key = u.key AND e.status = 'waiting'
+WHERE e.key = u.key AND e.status = 'waiting' AND (u.turn <> 'claim' OR (SELECT oncely.may_claim($3::uuid)))
 RETURNING e.key, coalesce(e.fence, 0) AS "fence!", e.event, e.lane, e.version, e.name, e.connector,
-          e.tenant, e.business_id, e.request, e.was_unknown, e.asks, e.attempts, e.failures,
+          e.tenant, e.business_id, e.request, e.was_unknown, e.asks, e.suspect, e.attempts, e.failures,
           e.lookups, e.takeovers, e.after_keys,
           coalesce((extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint, 0) AS "elapsed_ms!",
           (extract(epoch FROM now() - e.failing_since) * 1000)::bigint AS failing_ms,

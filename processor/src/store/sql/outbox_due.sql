@@ -1,7 +1,7 @@
 -- Effects of these names, in these lanes, whose turn has come. The lanes are locked. What another relay puts
 -- into the outbox just now is left to it.
 SELECT e.key, coalesce(e.fence, 0) AS "fence!", e.event, e.lane, e.version, e.name, e.connector,
-       e.tenant, e.business_id, e.request, e.was_unknown, e.asks, e.attempts, e.failures,
+       e.tenant, e.business_id, e.request, e.was_unknown, e.asks, e.suspect, e.attempts, e.failures,
        e.lookups, e.takeovers, e.after_keys,
        coalesce((extract(epoch FROM now() - e.first_sent_at) * 1000)::bigint, 0) AS "elapsed_ms!",
        (extract(epoch FROM now() - e.failing_since) * 1000)::bigint AS failing_ms,

@@ -52,7 +52,7 @@ pub(super) async fn record(
     for one in over {
         match &one.how {
             Ok(at) => {
-                sent.push((one.row.id, at.partition, at.offset));
+                sent.push((one.row.id, at.partition, at.offset, one.row.message));
                 if let Some((key, _)) = effect(one) {
                     results.push((key, result(&one.row.topic, *at)));
                 }

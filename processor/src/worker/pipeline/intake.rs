@@ -48,7 +48,8 @@ impl Pipeline {
                         offset: record.offset,
                     };
                     let permit = batch.permit.split(1, record.weight());
-                    let item = Item { record, place, what, _permit: permit };
+                    let doubt = partition.doubt;
+                    let item = Item { record, place, what, doubt, _permit: permit };
                     if let Some(shard) = self.shards.get_mut(item.shard(writers)) {
                         shard.queue.push_back(item);
                     }

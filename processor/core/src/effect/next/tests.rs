@@ -309,3 +309,31 @@ fn a_refusal_after_hours_of_throttling_is_the_first_of_its_plan() {
     let next = next_step(&policy(OnUnknown::Hold), &refused, &Outcome::NotApplied, u32::MAX);
     assert_eq!(next, Next::Waiting { due_in_ms: 9 }, "the back-off begins at its first step");
 }
+
+proptest! {
+    /// What a failover may have lost is sent again only with a key that the provider still knows, is asked
+    /// where it can be asked, and is else a person's, unless the file declares that unknown is done.
+    #[test]
+    fn w10_e3_what_may_have_been_lost_is_never_sent_as_if_it_were_new(
+        rule in rule(),
+        asks in any::<bool>(),
+        can_ask in any::<bool>(),
+        elapsed_ms in 0_u64..100_000,
+        attempts in 0_u32..3,
+    ) {
+        let policy =
+            if can_ask { asking(rule, OnNotFound::Resend) } else { policy(rule) };
+        let history =
+            History { was_unknown: true, suspect: true, asks, elapsed_ms, attempts, ..blank() };
+        let keyed = rule == OnUnknown::RetrySameKey && in_window(&policy, &history, 0);
+        match act(&policy, &history) {
+            Act::Send => prop_assert!(keyed && !asks),
+            Act::LookUp => prop_assert!(can_ask),
+            Act::Assume => prop_assert_eq!(rule, OnUnknown::AssumeDone),
+            Act::Hold(why) => {
+                prop_assert!(rule == OnUnknown::Hold || !can_ask);
+                prop_assert_eq!(why == Why::LostInFailover, rule == OnUnknown::Hold);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A database that says of itself that it is elsewhere, on a real server: what is put on record, and what is
+//! taken back with it.
+
+use std::sync::{Arc, Mutex};
+
+use oncely_core::progress::Witness;
+use uuid::Uuid;
+
+use super::database_tests::World;
+use super::failover::{Recorded, Told, Whereabouts};
+use super::lease::{self, Pulse};
+use super::progress::{self, END_UNKNOWN, Raise, Topic};
+use super::{Session, Settings, claim};
+
+const LEASE_MS: i32 = 5_000;
+
+/// A process: its settings, and what it was told.
+fn process(world: &World, lossless: bool) -> (Settings, Arc<Mutex<Vec<Told>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let whereabouts = Whereabouts::new(lossless, LEASE_MS, move |one: &Told| {
+        heard.lock().unwrap().push(*one);
+    });
+    (Settings::parse(&world.url()).unwrap().watched(whereabouts), told)
+}
+
+/// From now on the server is not where the database has on record that it is.
+async fn moves(world: &World) {
+    world
+        .sql(
+            "UPDATE oncely.failover SET timeline = timeline + 6 WHERE number =
+        (SELECT max(number) FROM oncely.failover)",
+        )
+        .await;
+}
+
+async fn effect(world: &World, key: u8, status: &str, more: &str) {
+    let statement = format!(
+        "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, status, name,
+            tenant, business_id, worker, fence, due_at, settled_at, first_sent_at)
+         SELECT k, k, k, k, 1, 0, '{status}', 'e', 't', 'b', {more}
+         FROM (SELECT repeat('{key:02x}', 16)::uuid AS k) AS k"
+    );
+    world.sql(&statement).await;
+}
+
+fn topic() -> Topic {
+    let text = |text: &str| text.to_owned();
+    Topic { group: text("g"), cluster_id: text("k"), topic: text("t"), topic_id: text("i") }
+}
+
+fn raise(epoch: i64, position: i64) -> Raise {
+    let witness = Some(Witness::of(position - 1, None, None, None));
+    let (topic, topic_id) = ("t".to_owned(), "i".to_owned());
+    Raise { topic, topic_id, partition: 0, epoch, position, witness }
+}
+
+#[tokio::test]
+async fn w10_e3_what_may_be_lost_is_taken_back_once_by_whoever_is_first() {
+    let world = World::new().await;
+    let (settings, told) = process(&world, false);
+    let mut session = Session::new(settings.clone(), "one");
+    let mut other = Session::new(settings, "other");
+    let worker = Uuid::from_u128(7);
+    let c = session.connection().await.unwrap();
+    lease::start(c, worker, LEASE_MS, "host").await.unwrap();
+    progress::create(c, &topic(), 0, 5, None).await.unwrap();
+    other.connection().await.unwrap();
+    assert!(told.lock().unwrap().is_empty(), "the first server is no news");
+    for (key, status, more) in [
+        (1, "waiting", "NULL, NULL, now(), NULL, NULL"),
+        (2, "claimed", "repeat('77', 16)::uuid, 9, NULL, NULL, now() - interval '1 hour'"),
+        (3, "done", "NULL, NULL, NULL, now(), NULL"),
+        (4, "waiting", "NULL, NULL, 'infinity', NULL, NULL"),
+        (5, "waiting", "NULL, NULL, NULL, NULL, NULL"),
+    ] {
+        effect(&world, key, status, more).await;
+    }
+    moves(&world).await;
+    // Behind a pooler a connection stays: nothing is claimed and no position rises before it has looked.
+    assert_eq!(
+        lease::alive(session.connection().await.unwrap(), worker).await.unwrap(),
+        Pulse::Dead
+    );
+    let c = session.connection().await.unwrap();
+    assert!(claim::claim_due(c, worker, 1, "e", 9).await.unwrap().is_empty());
+    progress::raise(c, "g", "k", &[raise(1, 8)]).await.unwrap();
+    assert_eq!(world.text("SELECT position FROM oncely.progress").await, "5");
+
+    session.confirm().await.unwrap();
+    other.confirm().await.unwrap();
+    assert_eq!((session.generation(), other.generation()), (1, 1));
+    let heard = told.lock().unwrap().clone();
+    let Told::Recorded(Recorded { number, before, now, lossless, positions, effects }) = heard[0]
+    else {
+        panic!("{heard:?}")
+    };
+    assert_eq!((number, lossless, positions, effects), (2, false, 1, 3));
+    assert_eq!((before.timeline - now.timeline, before.system), (6, now.system));
+    assert_eq!(heard[1..], [Told::Noticed { number: 2, lost: true }], "told once in a process");
+
+    let rows = "SELECT left(key::text, 2) || status || suspect::int || (worker IS NULL)::int
+        || coalesce((due_at > now() + interval '4 s')::int::text, '-')
+        || coalesce((unknown_at > now() + interval '4 s')::int::text, '-')
+        || coalesce((first_sent_at < now() - interval '30 min')::int::text, '-')
+        FROM oncely.effect ORDER BY key";
+    let rows = world.text(rows).await;
+    let wanted = "01waiting11110 02unknown11111 03done01--- 04waiting011-- 05waiting11-10";
+    assert_eq!(rows, wanted, "open, on its way, final, in the outbox, blocked");
+    let c = session.connection().await.unwrap();
+    assert_eq!(lease::beat(c, worker).await.unwrap(), Pulse::Dead, "it goes on under a new id");
+    let row = progress::load(c, &topic()).await.unwrap().remove(0);
+    assert!(row.epoch > 1_000_000);
+    assert_eq!(row.suspect, Some(END_UNKNOWN));
+    // An old tracker raises nothing; up to the topic's end everything is in doubt, and then nothing.
+    progress::raise(c, "g", "k", &[raise(1, 8)]).await.unwrap();
+    progress::bound_suspect(c, &topic(), (0, row.epoch), 9).await.unwrap();
+    progress::bound_suspect(c, &topic(), (0, row.epoch), 20).await.unwrap();
+    let stands = "SELECT position || '/' || coalesce(suspect::text, '-') FROM oncely.progress";
+    assert_eq!(world.text(stands).await, "5/9");
+    progress::raise(c, "g", "k", &[raise(row.epoch, 8)]).await.unwrap();
+    assert_eq!(world.text(stands).await, "8/9");
+    progress::raise(c, "g", "k", &[raise(row.epoch, 9)]).await.unwrap();
+    assert_eq!(world.text(stands).await, "9/-");
+    // A process that starts later finds it on record.
+    let (settings, told) = process(&world, false);
+    let mut late = Session::new(settings, "late");
+    late.connection().await.unwrap();
+    assert_eq!((late.generation(), told.lock().unwrap().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn w10_a_failover_that_keeps_everything_takes_nothing_back() {
+    let world = World::new().await;
+    let (settings, told) = process(&world, true);
+    let mut session = Session::new(settings, "one");
+    let c = session.connection().await.unwrap();
+    lease::start(c, Uuid::from_u128(7), LEASE_MS, "host").await.unwrap();
+    progress::create(c, &topic(), 0, 5, None).await.unwrap();
+    moves(&world).await;
+    session.confirm().await.unwrap();
+    assert_eq!(session.generation(), 0);
+    let c = session.connection().await.unwrap();
+    assert_eq!(lease::beat(c, Uuid::from_u128(7)).await.unwrap(), Pulse::Alive);
+    let row = progress::load(c, &topic()).await.unwrap().remove(0);
+    assert_eq!((row.epoch, row.suspect), (1, None));
+    let heard = told.lock().unwrap().clone();
+    assert!(matches!(heard[0], Told::Recorded(Recorded { lossless: true, .. })), "{heard:?}");
+    assert_eq!(heard[1..], [Told::Noticed { number: 2, lost: false }]);
+}
+
+#[tokio::test]
+async fn e2_a_server_that_was_left_is_not_taken_up_again() {
+    let world = World::new().await;
+    let (settings, _told) = process(&world, false);
+    let mut session = Session::new(settings, "one");
+    session.connection().await.unwrap();
+    moves(&world).await;
+    session.confirm().await.unwrap();
+    // As an old primary that still answers: its last row is the one before.
+    world.sql("DELETE FROM oncely.failover WHERE number = 2").await;
+    world.sql("UPDATE oncely.failover SET timeline = 1").await;
+    let refused = session.confirm().await.unwrap_err();
+    assert!(super::error::NextStep::Wait == refused.next_step(), "{refused}");
+    assert!(session.connection().await.is_err());
+}

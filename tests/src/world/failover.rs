@@ -1,0 +1,46 @@
+//! A PostgreSQL that fails over: an asynchronous standby which may lack what was committed last.
+
+use oncely_rig::postgres::Cluster;
+use oncely_rig::proxy::{Direction, Mode, Proxy};
+
+use super::{BOUND, ClusterOf, World};
+
+/// A standby of the story's own PostgreSQL. It receives through a proxy.
+#[derive(Debug)]
+pub struct Standby {
+    cluster: Cluster,
+    between: Proxy,
+}
+
+impl Standby {
+    /// From now on it receives nothing: what is committed is lost when it takes over.
+    pub fn falls_behind(&self) {
+        self.between.set(Mode::Stall(Direction::ToClient));
+    }
+}
+
+impl World {
+    /// Starts a standby of the story's own PostgreSQL, and waits until it has everything.
+    pub async fn standby(&self) -> Standby {
+        let between = Proxy::start(self.postgres().address()).await.unwrap();
+        let cluster = self.postgres().start_standby(Some(between.port()), &[]).await.unwrap();
+        self.caught_up().await;
+        Standby { cluster, between }
+    }
+
+    /// Waits until the standby has everything that is committed by now.
+    pub async fn caught_up(&self) {
+        self.postgres().wait_standby(BOUND).await.unwrap();
+    }
+
+    /// Kills the primary and lets the standby take over, where workers look for it from then on.
+    pub async fn fail_over(&mut self, standby: Standby) {
+        self.own_postgres().kill().await.unwrap();
+        standby.between.cut_all();
+        standby.cluster.promote().await.unwrap();
+        self.database_proxy.set_target(standby.cluster.address());
+        self.database_proxy.cut_all();
+        self.wires().clear();
+        self.cluster = Some(ClusterOf::Own(Box::new(standby.cluster)));
+    }
+}

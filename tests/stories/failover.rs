@@ -1,0 +1,180 @@
+//! PostgreSQL fails over to a standby that lacks commits which were acknowledged: effects that were done and
+//! are forgotten are repeated by their key, asked for, or held, and never done twice.
+
+use std::time::Duration;
+
+use oncely_rig::provider::Hold;
+use oncely_tests::ledger::Ending;
+use oncely_tests::wiring::{EffectLines, charge, note, settlement, usage};
+use oncely_tests::world::BOUND;
+use oncely_tests::{Wiring, World};
+
+/// A lease after which a death is found soon.
+const LEASE_MS: u64 = 900;
+
+/// Positions whose records in doubt are not bounded yet.
+const UNBOUNDED: &str = "SELECT count(*) FROM oncely.progress WHERE suspect = 9223372036854775807";
+/// Workers that live and have found the new server.
+const ALIVE: &str = "SELECT count(*) FROM oncely.worker WHERE dead_at IS NULL AND ended_at IS NULL";
+
+async fn world(name: &str, effects: impl IntoIterator<Item = EffectLines>) -> World {
+    let wiring = Wiring::invoices(name).effects(effects);
+    World::plan(wiring).lease_ms(LEASE_MS).own_postgres().unsampled().start().await
+}
+
+/// Waits until the workers go on at the new server: what is written from now on is surely new.
+async fn taken_up(world: &World, workers: i64) {
+    world.until_count("a failover on record", "SELECT max(number) FROM oncely.failover", 2).await;
+    world.until_count("workers under new ids", ALIVE, workers).await;
+    world.until_count("the ends of what is in doubt", UNBOUNDED, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_e3_what_a_failover_forgets_is_repeated_by_key_asked_for_or_held() {
+    let mut world = world("forgets", [charge(), settlement(), note(), usage()]).await;
+    world.run().await;
+    world.run().await;
+    world.pay_many(1, 6, 2).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    // Claimed as far as the standby knows, and done by now.
+    world.provider.hold_answers();
+    let claimed = world.pay_many(7, 4, 2).await;
+    world.provider.wait_held(12, BOUND).await.unwrap();
+    world.caught_up().await;
+    standby.falls_behind();
+    world.provider.release();
+    // Done, and never heard of.
+    let forgotten = world.pay_many(11, 6, 2).await;
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 48);
+    let (ahead, epochs) = (world.committed(0).await, "SELECT min(epoch) FROM oncely.progress");
+    let epoch = world.count(epochs).await;
+    // On their way, with their effect and without an answer.
+    world.provider.hold_answers();
+    let in_flight = world.pay_many(17, 4, 2).await;
+    world.provider.wait_held(12, BOUND).await.unwrap();
+    for name in claimed.iter().chain(&forgotten) {
+        world.owe("note", name, Ending::Held);
+    }
+    for name in &in_flight {
+        world.owe("note", name, Ending::DoneOrHeld);
+    }
+    world.fail_over(standby).await;
+    world.provider.release();
+    taken_up(&world, 2).await;
+    assert!(world.count(epochs).await > epoch + 1_000, "old trackers write nothing");
+    world.pay_many(21, 4, 2).await;
+    world.settled().await;
+    assert!(world.committed(0).await > ahead);
+    // Done twice by nobody, and nobody's effect is lost.
+    let applied = world.provider.read_log().unwrap();
+    for (endpoint, times) in
+        [("/v1/charges", 24), ("/lookup/settlements", 24), ("/plain/notes", 24)]
+    {
+        assert_eq!(applied.effects_at(endpoint), times, "{endpoint}");
+    }
+    for name in claimed.iter().chain(&forgotten) {
+        for effect in ["charge", "settle"] {
+            assert_eq!(world.status_of(effect, name).await.as_deref(), Some("done"), "{name}");
+        }
+        let status = world.status_of("note", name).await;
+        assert_eq!(status.as_deref(), Some("held"), "{name}");
+    }
+    let found = "SELECT count(DISTINCT effect) FROM oncely.attempt WHERE outcome = 'found'";
+    assert!(world.count(found).await >= 10, "what can be asked for was");
+    shown(&world).await;
+    world.check_invariants().await;
+}
+
+/// A person sees which failover it was, what it took back, and why effects are held.
+async fn shown(world: &World) {
+    let said = world.oncely(&["failover", "list"]).await;
+    let last = &said.json["failovers"][0];
+    assert_eq!((&last["number"], &last["lossless"]), (&2.into(), &false.into()), "{said:?}");
+    assert_eq!((&last["timeline_before"], &last["timeline"]), (&1.into(), &2.into()));
+    assert_eq!(last["positions"], 2);
+    assert!(last["effects"].as_u64().unwrap() >= 12, "{last}");
+    let held = world.oncely(&["effects", "list", "--status", "held"]).await;
+    let note = held.json["effects"][0]["note"].as_str().unwrap();
+    assert!(note.contains("failover"), "{note}");
+    let (mut noticed, mut told) = (0.0, 0);
+    for worker in &world.workers {
+        let name = "oncely_database_failovers_total";
+        noticed += worker.metric(name, "loss=\"possible\"").await;
+        told += worker.log().matches("has failed over and may have lost commits").count();
+        assert_eq!(worker.metric("oncely_leases_lost_total", "").await, 1.0);
+    }
+    assert_eq!((noticed, told), (2.0, 1), "noticed by each, put on record by one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_e2_a_failover_that_keeps_everything_is_told_and_changes_nothing() {
+    let wiring = Wiring::invoices("keeps").effects([charge(), note(), usage()]);
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().unsampled();
+    let mut world = plan.env("ONCELY_DATABASE_FAILOVER", "lossless").start().await;
+    world.run().await;
+    world.run().await;
+    world.pay_many(1, 8, 2).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    let epochs = "SELECT sum(epoch) FROM oncely.progress";
+    let epoch = world.count(epochs).await;
+    world.provider.set_latency(Duration::from_millis(40));
+    world.pay_many(9, 4, 2).await;
+    world.settled().await;
+    world.caught_up().await;
+    world.fail_over(standby).await;
+    world.pay_many(13, 8, 2).await;
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 40, "nothing is held");
+    assert_eq!(world.count(epochs).await, epoch);
+    let said = world.oncely(&["failover", "list"]).await;
+    assert_eq!(said.json["failovers"][0]["lossless"], true, "{said:?}");
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_e3_a_process_that_starts_after_the_failover_notices_it_too() {
+    let mut assumed = note();
+    assumed.replace("on_unknown: hold", "on_unknown: assume_done");
+    assumed.replace("/plain/notes", "/plain/copies");
+    let assumed = EffectLines { id: "copy", endpoint: "/plain/copies", ..assumed };
+    let mut assumed = assumed;
+    assumed.replace("id: note", "id: copy");
+    let mut world = world("starts", [charge(), settlement(), note(), assumed]).await;
+    let first = world.run().await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    // Due, and not sent yet, as far as the standby knows.
+    world.provider.hold(Hold::BeforeApply);
+    let waiting = world.pay_many(5, 4, 2).await;
+    world.provider.wait_held(16, BOUND).await.unwrap();
+    world.caught_up().await;
+    standby.falls_behind();
+    world.provider.release();
+    let forgotten = world.pay_many(9, 4, 2).await;
+    world.settled().await;
+    world.workers[first].kill9().await;
+    for name in waiting.iter().chain(&forgotten) {
+        world.owe("note", name, Ending::Held);
+        world.owe("copy", name, Ending::Assumed);
+    }
+    world.fail_over(standby).await;
+    world.run().await;
+    world.settled().await;
+    for name in waiting.iter().chain(&forgotten) {
+        assert_eq!(world.status_of("note", name).await.as_deref(), Some("held"), "{name}");
+        assert_eq!(world.status_of("copy", name).await.as_deref(), Some("done"), "as declared");
+    }
+    let counts = world.provider.read_log().unwrap();
+    for endpoint in ["/v1/charges", "/lookup/settlements", "/plain/notes", "/plain/copies"] {
+        assert_eq!(counts.effects_at(endpoint), 12, "{endpoint}");
+    }
+    // A person's word ends the doubt.
+    let key = world.key_of("note", &waiting[0]).await;
+    world.overrides(&["effects", "resolve", &key, "--as", "done"]).await;
+    world.owe("note", &waiting[0], Ending::Assumed);
+    world.check_invariants().await;
+}
