@@ -139,9 +139,9 @@ async fn w10_e3_a_process_that_starts_after_the_failover_notices_it_too() {
     let mut assumed = note();
     assumed.replace("on_unknown: hold", "on_unknown: assume_done");
     assumed.replace("/plain/notes", "/plain/copies");
-    let assumed = EffectLines { id: "copy", endpoint: "/plain/copies", ..assumed };
-    let mut assumed = assumed;
     assumed.replace("id: note", "id: copy");
+    assumed.replace("reference: \"", "reference: \"copy of ");
+    (assumed.id, assumed.endpoint) = ("copy", "/plain/copies");
     let mut world = world("starts", [charge(), settlement(), note(), assumed]).await;
     let first = world.run().await;
     world.pay_many(1, 4, 2).await;

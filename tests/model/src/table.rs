@@ -239,7 +239,7 @@ pub(crate) fn give_back(world: &mut World, call: &Call) {
     if let Some(row) = owned(world, call) {
         row.status = if row.was_unknown { Status::Unknown } else { Status::Waiting };
         row.due = clock;
-        if row.attempts == 0 && row.takeovers == 0 {
+        if row.attempts == 0 && row.takeovers == 0 && !row.suspect {
             row.first_sent = None;
         }
     }
