@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format bench matrix soak servers
+.PHONY: help demo up test test-s test-others check format bench matrix soak servers
 
 help: ## Show this list
 	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
@@ -19,8 +19,18 @@ demo: ## See it work: repeats, kills, and the table at the end; flags: ARGS="--s
 up: servers ## Start a Kafka, a PostgreSQL and a provider to try things on, until Ctrl-C
 	$(CARGO) run -p oncely-rig --bin servers
 
+# Tests of servers wait more than they compute, so two halves run side by side: targets whose names begin with
+# an s (stories and soak), and all others.
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
-	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test --workspace --no-run
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-s test-others
+
+test-s:
+	$(CARGO) test --workspace --no-fail-fast --test 's*'
+
+test-others:
+	$(CARGO) test --workspace --no-fail-fast --lib --bins --test '[!s]*'
+	$(CARGO) test --workspace --no-fail-fast --doc
 
 check: ## What a change has to pass: format, lints, tests
 	$(CARGO) fmt --all --check

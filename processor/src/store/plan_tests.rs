@@ -14,7 +14,8 @@ macro_rules! statements {
 
 /// What writers and settlers look up in tables that grow. Inserts look nothing up, and living workers are
 /// few.
-const STATEMENTS: [(&str, &str); 20] = statements![
+const STATEMENTS: [(&str, &str); 21] = statements![
+    "effect_behind",
     "effect_claim_due",
     "effect_done_by",
     "effect_evidence",

@@ -187,6 +187,21 @@ pub async fn settle_by_evidence(
     Ok(rows.into_iter().map(|row| key(row.key)).collect())
 }
 
+/// Up to `limit` effects that wait behind these, which are held now: lane and version.
+pub async fn behind(
+    tx: &mut PgConnection,
+    held: &[(Key, i64)],
+    limit: usize,
+) -> Result<Vec<Key>> {
+    let lanes = uuids(held.iter().map(|(lane, _)| lane));
+    let versions: Vec<i64> = held.iter().map(|(_, version)| *version).collect();
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = query_file!("src/store/sql/effect_behind.sql", &lanes, &versions, limit)
+        .fetch_all(tx)
+        .await?;
+    Ok(rows.into_iter().map(|row| key(row.key)).collect())
+}
+
 /// Makes dead letters of effects that were rejected.
 pub async fn park_rejected(tx: &mut PgConnection, rejected: &[Key]) -> Result<()> {
     query_file!("src/store/sql/parked_effect_insert.sql", &uuids(rejected)).execute(tx).await?;

@@ -35,6 +35,8 @@ use crate::telemetry::Stage;
 pub(super) const SETTLERS: usize = 2;
 /// Outcomes that one transaction records at most.
 const SETTLED_MAX: usize = 500;
+/// Effects behind held ones that one settlement lets go.
+const BEHIND_MAX: usize = 5_000;
 /// Outcomes in one transaction from which on calls end faster than transactions.
 const BUSY: usize = 32;
 /// What a busy settler waits for more outcomes: a transaction costs the same for a few more.
@@ -245,6 +247,16 @@ async fn settle_owned(
         own.iter().filter(|s| s.status == Status::Rejected).map(|s| s.key).collect();
     if !rejected.is_empty() {
         settle::park_rejected(tx, &rejected).await?;
+    }
+    // What waits behind them holds no offset back any more; the rest of it is asked for in turn.
+    let held = prepared.iter().filter(|prepared| {
+        let held = prepared.settlement.as_ref().filter(|s| s.status == Status::Held);
+        held.is_some_and(|held| mine.contains(&held.key))
+    });
+    let held: Vec<(Key, i64)> =
+        held.map(|prepared| (prepared.held.claim.lane, prepared.held.claim.version)).collect();
+    if !held.is_empty() {
+        report.let_go.extend(settle::behind(tx, &held, BEHIND_MAX).await?);
     }
     let lets_go = |status: Status| status.is_final() || status == Status::Held;
     report.let_go.extend(own.iter().filter(|s| lets_go(s.status)).map(|s| s.key));
