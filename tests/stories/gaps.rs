@@ -282,3 +282,49 @@ async fn s23_more_than_may_wait_are_quarantined_with_their_cause() {
     }
     world.check_invariants().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b46_what_the_database_refuses_of_a_follower_parks_that_one_alone() {
+    // The line of the second version has a text that no column takes.
+    let mut line = usage();
+    line.replace("metric: \"events\"", "metric: \"{{ event.data.currency }}\"");
+    let mut wiring = Wiring::invoices("gap-nul").effects([hook(), line]);
+    wiring.on_gap = "{ wait: 10m, first: 1 }";
+    wiring.identity = "{ tenant: event.account, id: event.id, fingerprint: [event.type] }";
+    let mut world = World::plan(wiring).partitions(1).unsampled().start().await;
+    world.run().await;
+    let [past_due, paid, voided] = life(&World::invoice(1));
+    send(&world, &voided, 0, Fate::Applied).await;
+    let mut json = paid.json();
+    json["data"]["currency"] = "\u{0}".into();
+    let record = oncely_tests::Record::of(json.to_string()).key(&paid.invoice);
+    world.produce(&record, Some(&paid.id), Fate::Parked("refused_by_database")).await;
+    world.until_count("both to wait", WAITING, 2).await;
+    send(&world, &past_due, 0, Fate::Applied).await;
+    // The first one went, the second one was found to be the cause, and is not missing.
+    world.until_count("nobody to wait", WAITING, 0).await;
+    world.settled().await;
+    let listed = world.oncely(&["dlq", "list"]).await;
+    assert_eq!(listed.json["parked"].as_array().unwrap().len(), 1, "{listed:?}");
+    let states = "SELECT count(*) FROM oncely.entity WHERE state = 'voided' AND version = 3";
+    assert_eq!(world.count(states).await, 1);
+    assert_eq!(world.status_of("hook", &paid.id).await, None);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renamed_connector_lets_go_what_waited_under_its_old_name() {
+    let wiring = wiring("gap-name", "{ wait: 3s, first: 1 }");
+    let mut world = World::plan(wiring).partitions(1).unsampled().start().await;
+    let first = world.run().await;
+    let [_, paid, _] = life(&World::invoice(1));
+    send(&world, &paid, 0, Fate::Applied).await;
+    world.until_count("it to wait", WAITING, 1).await;
+    world.workers[first].kill9().await;
+    let old = "UPDATE oncely.connector SET name = 'old', seen_at = now() - interval '5 minutes'";
+    world.sql(old).await;
+    world.run().await;
+    world.until_count("nobody to wait", WAITING, 0).await;
+    world.settled().await;
+    world.check_invariants().await;
+}

@@ -110,3 +110,91 @@ fn row_json(row: &DeferredRow) -> Value {
         "escalated": row.escalated,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::timeline::timeline;
+    use super::*;
+    use crate::store::admin::events::{History, InboxRow};
+
+    fn row() -> DeferredRow {
+        DeferredRow {
+            id: 4,
+            at: chrono::DateTime::UNIX_EPOCH,
+            due_at: chrono::DateTime::from_timestamp_millis(30_000),
+            connector: Some("shipment-tracked".to_owned()),
+            cause: "gap".to_owned(),
+            version: 5,
+            reached: Some(3),
+            behind: None,
+            tenant: "north".to_owned(),
+            business_id: "sc-1005".to_owned(),
+            entity: oncely_core::key::Key::from_bytes([1; 16]),
+            origin: None,
+            closed: None,
+            escalated: false,
+        }
+    }
+
+    #[test]
+    fn who_waits_is_told_for_what_and_until_when() {
+        let held =
+            DeferredRow { cause: "parked".to_owned(), behind: Some(17), due_at: None, ..row() };
+        let late = DeferredRow {
+            closed: Some((chrono::DateTime::UNIX_EPOCH, "applied".to_owned())),
+            escalated: true,
+            ..row()
+        };
+        let rows = [row(), DeferredRow { reached: Some(1), ..row() }, held, late];
+        insta::assert_snapshot!(listed(&rows).text, @r"
+        NUMBER  SINCE                     CONNECTOR         ID               VERSION  WAITS FOR          UNTIL                                           FROM
+        4       1970-01-01T00:00:00.000Z  shipment-tracked  north / sc-1005  5        version 4          1970-01-01T00:00:30.000Z
+        4       1970-01-01T00:00:00.000Z  shipment-tracked  north / sc-1005  5        versions 2 to 4    1970-01-01T00:00:30.000Z
+        4       1970-01-01T00:00:00.000Z  shipment-tracked  north / sc-1005  5        parked record #17  a person has decided
+        4       1970-01-01T00:00:00.000Z  shipment-tracked  north / sc-1005  5        a missing version  1970-01-01T00:00:00.000Z: applied, not in time
+        4 deferred events
+        ");
+        assert_eq!(
+            waits_for(&DeferredRow { reached: None, ..row() }),
+            "its entity's first version"
+        );
+    }
+    #[test]
+    fn a_timeline_tells_that_it_waited_and_why_no_more() {
+        let at = |ms| chrono::DateTime::from_timestamp_millis(ms).unwrap();
+        let inbox = |outcome: &str, ms| InboxRow {
+            first_seen_at: at(ms),
+            outcome: outcome.to_owned(),
+            version: Some(5),
+            from_state: None,
+            to_state: None,
+            origin: None,
+            repeats: None,
+        };
+        let waits = History {
+            inbox: Some(inbox("deferred", 0)),
+            deferred: vec![row()],
+            ..History::default()
+        };
+        insta::assert_snapshot!(timeline(&waits).text(), @r"
+        1970-01-01 UTC
+        00:00:00.000  received
+        00:00:00.000  deferred    v5 waits for version 4 until 00:00:30.000     WAITING
+        verdict: deferred, nothing open
+        ");
+        let closed = Some((at(30_000), "applied".to_owned()));
+        let went = History {
+            inbox: Some(inbox("applied", 30_000)),
+            deferred: vec![DeferredRow { closed, escalated: true, ..row() }],
+            ..History::default()
+        };
+        insta::assert_snapshot!(timeline(&went).text(), @r"
+        1970-01-01 UTC
+        00:00:00.000  received
+        00:00:00.000  deferred    v5 waits for a missing version
+        00:00:30.000  released    what it waited for did not come in time
+        00:00:30.000  applied     v5
+        verdict: nothing open
+        ");
+    }
+}

@@ -160,7 +160,8 @@ impl Replay {
             _ => "",
         };
         let text = format!(
-            "nothing like that is on record for {}: what retention has removed is not run again{tenant}",
+            "nothing like that has run for {}: what is deferred or parked has not run yet, and what retention \
+             has removed is not run again{tenant}",
             self.connector
         );
         Answer { exit: Exit::Failed, ..Answer::new(text, json!({ "selected": 0 })) }

@@ -47,9 +47,12 @@ pub(super) struct Timeline {
 pub(super) fn timeline(history: &History) -> Timeline {
     let mut entries = Vec::new();
     if let Some(inbox) = &history.inbox {
-        entries.extend(received(inbox, history.deferred.iter().map(|row| row.at).min()));
+        let waited = history.deferred.iter().map(|row| row.at).min();
+        let at = waited.unwrap_or(inbox.first_seen_at);
+        entries.push(entry(Some(at), "received", place(inbox.origin.as_ref()), ""));
     }
     entries.extend(history.deferred.iter().flat_map(deferred));
+    entries.extend(history.inbox.as_ref().and_then(ended));
     entries.extend(history.ledger.iter().map(|line| {
         let detail = format!("{} {} for {}", line.quantity, line.metric, line.account);
         entry(Some(line.created_at), &line.name, detail, "DONE")
@@ -105,12 +108,10 @@ fn place(origin: Option<&Origin>) -> String {
     origin.map(ToString::to_string).unwrap_or_default()
 }
 
-/// `waited`: since when it waited before it came to that.
-fn received(inbox: &InboxRow, waited: Option<DateTime<Utc>>) -> Vec<Entry> {
-    let at = Some(inbox.first_seen_at);
-    let read = entry(waited.or(at), "received", place(inbox.origin.as_ref()), "");
+/// What it came to; nothing of one that waits.
+fn ended(inbox: &InboxRow) -> Option<Entry> {
     if inbox.outcome == Ending::Deferred.as_str() {
-        return vec![read];
+        return None;
     }
     let moved = match (&inbox.from_state, &inbox.to_state) {
         (Some(from), Some(to)) if from == to => to.clone(),
@@ -120,7 +121,7 @@ fn received(inbox: &InboxRow, waited: Option<DateTime<Utc>>) -> Vec<Entry> {
     let version = inbox.version.map(|version| format!("v{version}"));
     let parts: Vec<String> =
         [moved, version.unwrap_or_default()].into_iter().filter(|part| !part.is_empty()).collect();
-    vec![read, entry(at, &inbox.outcome, parts.join("  "), "")]
+    Some(entry(Some(inbox.first_seen_at), &inbox.outcome, parts.join("  "), ""))
 }
 
 /// That it waits; or that it waited, and why no more.

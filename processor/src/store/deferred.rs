@@ -28,12 +28,18 @@ pub struct Standing {
 /// back is held back by them no more.
 pub async fn standing(
     tx: &mut PgConnection,
+    connector: i32,
     entities: &[Key],
     deciding: &[i64],
     limit: i64,
 ) -> Result<Standing> {
-    let rows =
-        query_file!("src/store/sql/deferred_standing.sql", &uuids(entities), deciding, limit);
+    let rows = query_file!(
+        "src/store/sql/deferred_standing.sql",
+        &uuids(entities),
+        deciding,
+        limit,
+        connector
+    );
     let mut standing = Standing::default();
     for row in rows.fetch_all(tx).await? {
         let waits = standing.waits.entry(key(row.entity)).or_default();
@@ -195,6 +201,12 @@ pub async fn give_time(tx: &mut PgConnection, numbers: &[i64], wait_ms: u64) -> 
     Ok(())
 }
 
+/// Lets these be found as due: they may go, and nothing that comes will bring that to light.
+pub async fn hurry(tx: &mut PgConnection, numbers: &[i64]) -> Result<()> {
+    query_file!("src/store/sql/deferred_hurry.sql", numbers).execute(tx).await?;
+    Ok(())
+}
+
 /// Notes how far versions were decided of entities that were left where they are.
 pub async fn raise_passed(tx: &mut PgConnection, passed: &[(Key, i64)]) -> Result<()> {
     let entity: Vec<Uuid> = passed.iter().map(|(entity, _)| uuid(*entity)).collect();
@@ -203,17 +215,35 @@ pub async fn raise_passed(tx: &mut PgConnection, passed: &[(Key, i64)]) -> Resul
     Ok(())
 }
 
+/// Which deferred events are looked at, whether what they wait for has come unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Those that began to wait a short time ago, since it may have come at that very moment, and those that a
+    /// person let go a short time ago.
+    Young,
+    /// All: another connector of the scope may have brought it.
+    All,
+}
+
 /// Entities of a connector of which a deferred event may go. `holding`: parked records hold later events back.
 pub async fn due(
     connection: &mut PgConnection,
     connector: i32,
     holding: bool,
+    look: Look,
     limit: i64,
 ) -> Result<Vec<Key>> {
-    let rows = query_file_scalar!("src/store/sql/deferred_due.sql", connector, holding, limit);
+    let all = look == Look::All;
+    let rows = query_file_scalar!("src/store/sql/deferred_due.sql", connector, holding, limit, all);
     let mut due: Vec<Key> = rows.fetch_all(connection).await?.into_iter().map(key).collect();
     due.sort_unstable();
     Ok(due)
+}
+
+/// Takes over events that wait under a name that this connector had: it has the same scope, and nobody runs it.
+pub async fn adopt(connection: &mut PgConnection, connector: i32) -> Result<u64> {
+    let adopted = query_file!("src/store/sql/deferred_adopt.sql", connector);
+    Ok(adopted.execute(connection).await?.rows_affected())
 }
 
 /// How many events of a connector wait, counted as far as `limit`.

@@ -78,7 +78,7 @@ mod tests {
         mailbox.send(Message::Claimed(vec![held(1)]));
         messages.close();
         mailbox.send(Message::Claimed(vec![held(2), held(3)]));
-        let report = Report { done: Vec::new(), claimed: vec![held(4)] };
+        let report = Report { done: Vec::new(), claimed: vec![held(4)], ..Report::default() };
         mailbox.send(Message::Written { writer: 0, report });
         mailbox.send(Message::LetGo(vec![Key::from_bytes([5; 16])]));
         let mut back = Vec::new();

@@ -130,6 +130,9 @@ async fn write_deferred(
         let wait_ms = super::deferred::wait_ms(shared);
         deferred::put(tx, shared.connector_id, wait_ms, &rows).await?;
     }
+    if !plan.hurried.is_empty() {
+        deferred::hurry(tx, &plan.hurried).await?;
+    }
     if !plan.timed.is_empty() {
         deferred::give_time(tx, &plan.timed, super::deferred::wait_ms(shared)).await?;
     }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use oncely_core::connector::OnParked;
@@ -22,8 +23,9 @@ use super::mailbox::Mailbox;
 use super::parked::{BAD_HEADER, REFUSED_BY_DATABASE};
 use super::writer::Writer;
 use super::{Message, Shared};
+use crate::clock::{self, Moment};
 use crate::kafka::{AssignmentId, Header, Permit, Record};
-use crate::store::deferred;
+use crate::store::deferred::{self, Look};
 use crate::store::error::NextStep;
 use crate::store::parked::{self, Decided, Wanted};
 use crate::store::{PgConnection, Session, StoreError};
@@ -31,6 +33,8 @@ use crate::task::Stopped;
 
 /// Records decided in one transaction.
 const SLICE: i64 = 200;
+/// How often all deferred events are looked at, whether their turn has come unseen.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// Takes up what people want decided again.
 pub(super) struct Redriver {
@@ -38,6 +42,8 @@ pub(super) struct Redriver {
     pub(super) session: Session,
     pub(super) pipeline: Mailbox,
     pub(super) stop: watch::Receiver<bool>,
+    /// When all deferred events were looked at last.
+    pub(super) looked_last: Option<Moment>,
 }
 
 /// The rows that a writer decides again, by where their records lie.
@@ -87,15 +93,26 @@ impl Redriver {
         let rules = shared.connector.state.as_ref();
         let holding = rules.is_some_and(|rules| rules.on_parked == OnParked::Wait);
         let id = shared.connector_id;
+        let is_time = self.looked_last.is_none_or(|last| clock::since(last) >= LOOK_EVERY);
+        let look = if is_time { Look::All } else { Look::Young };
         let due = self.session.patience().bounded(async {
-            deferred::due(self.session.connection().await?, id, holding, SLICE).await
+            deferred::due(self.session.connection().await?, id, holding, look, SLICE).await
         });
         let due = match due.await {
-            Ok(due) if due.is_empty() => return Ok(()),
             Ok(due) => due,
             Err(error) => return self.failed(&error).await,
         };
+        if due.is_empty() {
+            if look == Look::All {
+                self.looked_last = Some(clock::now());
+            }
+            return Ok(());
+        }
         let report = self.writer.release(due).await?;
+        if report.released > 0 {
+            // There may be more than one look takes.
+            shared.redrive.notify_one();
+        }
         self.pipeline.send(Message::Claimed(report.claimed));
         Ok(())
     }

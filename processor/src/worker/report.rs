@@ -34,6 +34,8 @@ pub(super) struct Done {
 pub(super) struct Report {
     pub(super) done: Vec<Done>,
     pub(super) claimed: Vec<Held>,
+    /// Deferred events that were decided.
+    pub(super) released: usize,
 }
 
 /// Which effects of known events still hold offsets back.

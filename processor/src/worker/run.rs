@@ -324,6 +324,7 @@ fn start_parts(
         session: session("redriver"),
         pipeline: mailbox.clone(),
         stop: parts.stop.clone(),
+        looked_last: None,
     };
     vital.spawn("redriver", redriver.run());
     for (index, outcomes) in settlers.into_iter().enumerate() {

@@ -23,6 +23,7 @@ use crate::clock::{self, Moment};
 use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::store::claim;
+use crate::store::deferred;
 use crate::store::parked;
 use crate::store::settle;
 use crate::store::sweep::{self, Expired, Takeover};
@@ -380,7 +381,20 @@ impl Sweeper {
         let shared = Arc::clone(&self.shared);
         let connection = self.session.connection().await?;
         let id = register::connector(connection, &shared.connector).await?;
-        if id == shared.connector_id { Ok(()) } else { Err(StoreError::renumbered()) }
+        if id != shared.connector_id {
+            return Err(StoreError::renumbered());
+        }
+        if shared.connector.defers() {
+            let connection = self.session.connection().await?;
+            let adopted = deferred::adopt(connection, id).await?;
+            if adopted > 0 {
+                tracing::warn!(
+                    adopted,
+                    "deferred events taken over from a connector of the same scope that is gone"
+                );
+            }
+        }
+        Ok(())
     }
 
     async fn retention(&mut self) -> Result<(), StoreError> {

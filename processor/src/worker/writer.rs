@@ -137,7 +137,10 @@ impl Writer {
             self.redriving = Some(Redriving::default());
             self.releasing = part.clone();
             match self.write_part(&[], None).await? {
-                Some(written) => report.claimed.extend(written.claimed),
+                Some(written) => {
+                    report.claimed.extend(written.claimed);
+                    report.released = report.released.saturating_add(written.released);
+                }
                 None => {
                     self.shared.metrics.batch_redone(RedoCause::Data);
                     let refused =
@@ -284,10 +287,11 @@ impl Writer {
         if !counted.released.is_empty() || counted.gaps > 0 {
             deferred::say(&shared, counted);
         }
-        if plan.more {
+        if !plan.hurried.is_empty() {
             shared.redrive.notify_one();
         }
-        Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed })
+        let released = plan.released.len();
+        Ok(Report { done: done(items, &inputs, &plan, &statuses), claimed, released })
     }
 
     /// Load, decide, write, from begin to commit.

@@ -156,8 +156,8 @@ pub struct Plan {
     pub timed: Vec<i64>,
     /// Events of this batch that came while an earlier version was missing.
     pub gaps: u64,
-    /// More deferred events could go than one plan takes.
-    pub more: bool,
+    /// Deferred rows that may go, and which this plan does not take: the next one does.
+    pub hurried: Vec<i64>,
 }
 
 /// An event that waits for others of its entity.

@@ -46,12 +46,9 @@ impl Fold<'_> {
             None => Goes::InTurn,
             Some(rules) => self.goes(rules, entity, &row, escalate)?,
         };
-        if row.number.is_some() && (self.plan.released.len() >= self.known.releases.max) {
-            self.plan.more = true;
-            return None;
-        }
-        if row.input.is_none() {
-            self.plan.more = true;
+        let is_beyond = self.plan.released.len() >= self.known.releases.max;
+        if row.input.is_none() || (row.number.is_some() && is_beyond) {
+            self.plan.hurried.extend(row.number);
             return None;
         }
         let waits = self.known.waits.get_mut(&entity)?;

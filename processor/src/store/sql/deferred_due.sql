@@ -1,15 +1,24 @@
--- Entities of which a deferred event may go: its time has come, or what it waited for, or nobody holds it back any
--- more. What another process has in hand is passed over. `$2`: whether parked records hold later ones back.
+-- Entities of which a deferred event may go: its time has come, or a person has just closed what held it back, or
+-- what it waited for has come unseen, at the moment when it began to wait; with `$4` all are looked at. What another
+-- process has in hand is passed over. `$2`: whether parked records hold later ones back. Entities are many more than
+-- those that wait, so they are looked up one by one.
 WITH due AS (
     SELECT d.entity
     FROM oncely.deferred AS d
-    LEFT JOIN oncely.entity AS e ON e.key = d.entity
-    LEFT JOIN oncely.passed AS p ON p.entity = d.entity
     WHERE d.connector = $1 AND d.closed_at IS NULL
-      AND (d.due_at <= now() OR d.due_at = 'infinity' OR d.version <= greatest(e.version, p.version) + 1)
-      AND NOT ($2::boolean AND d.version > coalesce(e.version, -1)
+      AND (d.due_at <= now()
+           OR (d.due_at = 'infinity'
+               AND ($4::boolean OR d.entity IN (SELECT c.holds FROM oncely.parked AS c
+                                                WHERE c.connector = $1 AND c.holds IS NOT NULL
+                                                  AND c.closed_at > now() - interval '1 minute')))
+           OR (($4::boolean OR d.deferred_at > now() - interval '1 minute')
+               AND d.version <= 1 + greatest(
+                   (SELECT e.version FROM oncely.entity AS e WHERE e.key = d.entity),
+                   (SELECT p.version FROM oncely.passed AS p WHERE p.entity = d.entity))))
+      AND NOT ($2::boolean
                AND EXISTS (SELECT FROM oncely.parked AS h
-                           WHERE h.holds = d.entity AND h.closed_at IS NULL AND h.held_version < d.version))
+                           WHERE h.holds = d.entity AND h.closed_at IS NULL AND h.held_version < d.version)
+               AND d.version > coalesce((SELECT e.version FROM oncely.entity AS e WHERE e.key = d.entity), -1))
     ORDER BY d.due_at, d.id
     LIMIT $3
     FOR UPDATE OF d SKIP LOCKED

@@ -1,5 +1,5 @@
 -- What is on record of the order of these entities: how far their versions were decided, the lowest parked version
--- that holds later ones back, and the lowest of the events that wait. `$2`: parked rows that are decided now.
+-- that holds later ones back, and the lowest of the connector's events that wait. `$2`: parked rows that are decided now.
 SELECT u.entity AS "entity!", p.version AS "passed?", h.version AS "held?", d.id AS "id?", d.event AS "event?",
        d.version AS "version?", d.fingerprint AS "fingerprint?", d.source AS "source?",
        d.record_partition AS "partition?", d.record_offset AS "offset?", d.bytes AS "bytes?",
@@ -16,7 +16,7 @@ LEFT JOIN LATERAL (
            (extract(epoch FROM now() - o.deferred_at) * 1000)::bigint AS age_ms,
            o.due_at <= now() AS overdue, o.due_at = 'infinity' AS untimed
     FROM oncely.deferred AS o
-    WHERE o.entity = u.entity AND o.closed_at IS NULL
+    WHERE o.entity = u.entity AND o.connector = $4 AND o.closed_at IS NULL
     ORDER BY o.version, o.id
     LIMIT $3) AS d ON true
 WHERE p.version IS NOT NULL OR h.version IS NOT NULL OR d.id IS NOT NULL
