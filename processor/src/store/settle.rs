@@ -188,11 +188,7 @@ pub async fn settle_by_evidence(
 }
 
 /// Up to `limit` effects that wait behind these, which are held now: lane and version.
-pub async fn behind(
-    tx: &mut PgConnection,
-    held: &[(Key, i64)],
-    limit: usize,
-) -> Result<Vec<Key>> {
+pub async fn behind(tx: &mut PgConnection, held: &[(Key, i64)], limit: usize) -> Result<Vec<Key>> {
     let lanes = uuids(held.iter().map(|(lane, _)| lane));
     let versions: Vec<i64> = held.iter().map(|(_, version)| *version).collect();
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
