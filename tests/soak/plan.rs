@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) publishes: bool,
     /// Whether workers reach PostgreSQL by a pooler.
     pub(crate) pooled: bool,
+    /// Whether an invoice's second version waits for its first one, which comes behind it.
+    pub(crate) waits: bool,
     pub(crate) latency_ms: u64,
     pub(crate) faults: Vec<Planned>,
 }
@@ -106,11 +108,11 @@ pub(crate) enum Network {
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workers, partitions, protocol, offset_wait, letters, .. } = self;
-        let Self { publishes, pooled, latency_ms, .. } = self;
+        let Self { publishes, pooled, waits, latency_ms, .. } = self;
         write!(
             out,
             "{workers} workers, {partitions} partitions, {protocol}, offset_wait {offset_wait}, \
-             letters {letters}, publishes {publishes}, pooled {pooled}, latency {latency_ms} ms"
+             letters {letters}, publishes {publishes}, pooled {pooled}, waits {waits}, latency {latency_ms} ms"
         )?;
         for Planned { fault, at_ms, lasts_ms } in &self.faults {
             write!(out, "; {at_ms} ms +{lasts_ms}: {fault}")?;
@@ -141,6 +143,7 @@ impl Plan {
             letters: dice.one_in(3),
             publishes: dice.one_in(3),
             pooled: dice.one_in(4),
+            waits: false,
             latency_ms: 5 + dice.roll(35),
             faults: Vec::new(),
         };
@@ -164,6 +167,8 @@ impl Plan {
             plan.faults.push(Planned { fault, at_ms, lasts_ms });
             at_ms += 400 + dice.roll(800);
         }
+        // Rolled last, so that older seeds keep their faults.
+        plan.waits = !plan.publishes && dice.one_in(3);
         plan
     }
 }

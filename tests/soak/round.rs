@@ -99,6 +99,10 @@ impl Round {
         let mut wiring = Wiring::invoices(&format!("round-{}", plan.seed)).effects(effects);
         wiring.protocol = plan.protocol;
         wiring.offset_wait = plan.offset_wait;
+        if plan.waits {
+            // Longer than a round: whoever is forgotten is found out.
+            wiring.on_gap = "{ wait: 10m, first: 1 }";
+        }
         let story = World::plan(wiring).partitions(plan.partitions).lease_ms(LEASE_MS);
         let story = if plan.pooled { story.pooled() } else { story };
         let world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
@@ -340,7 +344,8 @@ impl Round {
     }
 
     /// Writes up to `count` invoices more: 30 of 100 events twice, 10 of 100 invoices with an older event
-    /// behind the newer one.
+    /// behind the newer one; or all of them with their first event behind, in whatever partition, for which the
+    /// second one waits.
     async fn load(&mut self, count: usize) {
         let last = (self.next + count - 1).min(INVOICES);
         let partitions = u64::from(self.plan.partitions);
@@ -352,7 +357,8 @@ impl Round {
                 "note" | "letter" => Ending::DoneOrHeld,
                 _ => Ending::Done,
             };
-            let (paid, older) = (Event::paid(&name, 5), Event::past_due(&name, 2));
+            let version = if self.plan.waits { 2 } else { 5 };
+            let (paid, older) = (Event::paid(&name, version), Event::past_due(&name, 2));
             for effect in &self.world.wiring.effects {
                 let mark = if effect.id == "usage" { &paid.id } else { &name };
                 self.world.owe(effect.id, mark, ending(effect.id));
@@ -363,7 +369,12 @@ impl Round {
                 let elsewhere = i32::try_from(self.dice.roll(partitions)).unwrap();
                 self.world.event(&paid, elsewhere, Fate::Applied).await;
             }
-            if self.dice.one_in(10) {
+            if self.plan.waits {
+                let first = Event::past_due(&name, 1);
+                let elsewhere = i32::try_from(self.dice.roll(partitions)).unwrap();
+                self.world.owe("usage", &first.id, Ending::Done);
+                self.world.event(&first, elsewhere, Fate::Applied).await;
+            } else if self.dice.one_in(10) {
                 self.world.owe("usage", &older.id, Ending::Done);
                 self.world.event(&older, partition, Fate::Stale).await;
             }

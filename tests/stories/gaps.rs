@@ -155,23 +155,27 @@ async fn at_its_time_it_is_quarantined_and_a_person_runs_it_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_around_the_commit_that_lets_the_followers_go() {
+async fn w1_w8_killed_around_the_commits_that_defer_and_that_let_go() {
     for side in [Side::Before, Side::After] {
         let wiring = wiring(&format!("gap-{side:?}").to_lowercase(), "{ wait: 10m, first: 1 }");
         let mut world = World::plan(wiring).lease_ms(900).start().await;
-        let first = world.run().await;
+        let point = Point { step: Step::BatchCommit, side };
+        let order = Order { point, nth: 1, action: Action::Kill };
         let names: Vec<String> = (1..=4).map(World::invoice).collect();
+        let armed = world.spawn_armed(order);
+        world.wait_ready(armed).await;
+        world.permit_crash();
         for name in &names {
             let [_, paid, voided] = life(name);
             send(&world, &voided, 0, Fate::Applied).await;
             send(&world, &paid, 1, Fate::Applied).await;
         }
-        world.until_count("all to wait", WAITING, 8).await;
-        world.workers[first].kill9().await;
-        let point = Point { step: Step::BatchCommit, side };
-        let order = Order { point, nth: 1, action: Action::Kill };
+        world.crashed(order).await;
+        world.next_crash();
+        // What was deferred is read again, and waits once.
         let armed = world.spawn_armed(order);
         world.wait_ready(armed).await;
+        world.until_count("all to wait", WAITING, 8).await;
         world.permit_crash();
         for name in &names {
             let [past_due, ..] = life(name);
@@ -186,6 +190,31 @@ async fn killed_around_the_commit_that_lets_the_followers_go() {
         }
         world.check_invariants().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e10_versions_that_two_processes_read_at_once_wait_for_nobody() {
+    // Nobody could wait so long: whoever misses the other one's commit finds it soon.
+    let wiring = wiring("gap-race", "{ wait: 1d, first: 1 }");
+    let mut world = World::plan(wiring).start().await;
+    world.run().await;
+    world.run().await;
+    let names: Vec<String> = (1..=40).map(World::invoice).collect();
+    for (name, number) in names.iter().zip(0..) {
+        let [past_due, paid, voided] = life(name);
+        let (one, other) = (number % 2, 1 - number % 2);
+        tokio::join!(
+            send(&world, &paid, one, Fate::Applied),
+            send(&world, &past_due, other, Fate::Applied),
+            send(&world, &voided, other, Fate::Applied),
+        );
+    }
+    world.settled().await;
+    for name in &names {
+        let ids = life(name).map(|event| event.id);
+        assert_eq!(hooks(&world, name).await, ids);
+    }
+    world.check_invariants().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

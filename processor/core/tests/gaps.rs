@@ -329,6 +329,84 @@ proptest! {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Come(usize),
+    /// Time is up for whoever has one.
+    Late,
+    /// A person gives up what holds the entity.
+    Close,
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let turn = prop_oneof![
+        6 => any::<usize>().prop_map(Turn::Come),
+        1 => Just(Turn::Late),
+        1 => Just(Turn::Close),
+    ];
+    prop::collection::vec(turn, 1..40)
+}
+
+proptest! {
+    /// Gaps, parked versions, late times and a person's words in any order: versions never fall, nothing is owed
+    /// twice, and in the end nobody waits.
+    #[test]
+    fn whatever_holds_an_entity_up_everything_ends(
+        turns in turns(),
+        refused in prop::collection::btree_set(1_i64..8, 0..3),
+        park in any::<bool>(),
+        first in prop_oneof![Just(None), Just(Some(1))],
+    ) {
+        let then = if park { AfterWait::Quarantine } else { AfterWait::Apply };
+        let connector = connector(waiting(then, first), OnParked::Wait);
+        let value = |version: i64| {
+            orders::value(if refused.contains(&version) { "refused" } else { "paid" }, version)
+        };
+        let mut database = Database::default();
+        let mut came: BTreeSet<i64> = BTreeSet::new();
+        let close = |database: &mut Database| {
+            let Some((_, version)) = database.holds.iter().copied().min_by_key(|held| held.1) else {
+                return;
+            };
+            database.holds.retain(|held| held.1 != version);
+            database.run(&connector, &[], false, true);
+        };
+        for turn in turns {
+            match turn {
+                Turn::Come(number) => {
+                    let version = i64::try_from(number % 7).unwrap() + 1;
+                    let ending = database.run(&connector, &[value(version)], false, true)[0];
+                    prop_assert_eq!(!came.insert(version), ending == Ending::Duplicate);
+                }
+                Turn::Late => {
+                    database.run(&connector, &[], true, true);
+                }
+                Turn::Close => close(&mut database),
+            }
+        }
+        while !database.holds.is_empty() {
+            close(&mut database);
+            database.run(&connector, &[], true, true);
+        }
+        // Whoever waited for a person waits for a version then, and not for ever.
+        for _ in 0..8 {
+            database.run(&connector, &[], true, true);
+            while !database.holds.is_empty() {
+                close(&mut database);
+            }
+        }
+        prop_assert!(database.deferred.is_empty(), "{:?}", database.endings);
+        let distinct: BTreeSet<&Key> = database.owed.iter().collect();
+        prop_assert_eq!(distinct.len(), database.owed.len());
+        prop_assert_eq!(database.endings.len(), came.len());
+        let applied = |version: &i64| !refused.contains(version);
+        if !park && came.iter().any(applied) {
+            let highest = came.iter().copied().filter(|version| applied(version)).max();
+            prop_assert_eq!(database.version(), highest);
+        }
+    }
+}
+
 #[test]
 fn the_missing_one_takes_its_followers_along_in_one_plan() {
     let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
