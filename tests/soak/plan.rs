@@ -68,6 +68,8 @@ pub(crate) enum Fault {
     Broker,
     /// PostgreSQL stops at once, and comes back.
     Postgres,
+    /// A standby takes over that has received nothing for the time of the fault.
+    FailOver,
     /// The disk of its tables is full for a while.
     Disk,
     /// The way to PostgreSQL.
@@ -131,6 +133,11 @@ impl fmt::Display for Fault {
 }
 
 impl Plan {
+    /// Whether PostgreSQL loses commits in this round.
+    pub(crate) fn forgets(&self) -> bool {
+        self.faults.iter().any(|planned| planned.fault == Fault::FailOver)
+    }
+
     pub(crate) fn of(seed: u64) -> Self {
         // Seeds that stand beside each other must not give rounds that do.
         let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1));
@@ -152,9 +159,16 @@ impl Plan {
         for _ in 0..FAULTS_MIN + dice.roll(3) {
             let fault = loop {
                 let fault = fault(&mut dice);
-                // Servers take seconds to come back: one such fault in a round.
-                let is_heavy = matches!(fault, Fault::Broker | Fault::Postgres);
-                if !is_heavy || heavy == 0 {
+                // Servers take seconds to come back: one such fault in a round. The small disk has no standby.
+                let is_heavy = matches!(fault, Fault::Broker | Fault::Postgres | Fault::FailOver);
+                let rival = match fault {
+                    Fault::Disk => Some(Fault::FailOver),
+                    Fault::FailOver => Some(Fault::Disk),
+                    _ => None,
+                };
+                let rivals =
+                    plan.faults.iter().any(|planned| Some(&planned.fault) == rival.as_ref());
+                if (!is_heavy || heavy == 0) && !rivals {
                     heavy += usize::from(is_heavy);
                     break fault;
                 }
@@ -174,7 +188,7 @@ impl Plan {
 }
 
 fn fault(dice: &mut Dice) -> Fault {
-    match dice.roll(21) {
+    match dice.roll(22) {
         0..=4 => Fault::Crash(order(dice)),
         5 | 6 => Fault::Kill,
         7 | 8 => Fault::Freeze,
@@ -188,6 +202,7 @@ fn fault(dice: &mut Dice) -> Fault {
         17 => Fault::ProviderDown,
         18 => Fault::ProviderBad,
         19 => Fault::ProviderSlow,
+        20 => Fault::FailOver,
         _ => Fault::Disk,
     }
 }

@@ -23,6 +23,7 @@ const INVOICES: usize = 48;
 /// Invoices that are written at once, and the pause after them.
 const CHUNK: usize = 2;
 const CHUNK_EVERY: Duration = Duration::from_millis(180);
+const NO_DISK: &str = "a disk that can be filled";
 /// With faults stopped, nothing may stay unfinished for longer.
 const QUIET_MAX: Duration = Duration::from_secs(60);
 const LEASE_MS: u64 = 900;
@@ -105,6 +106,8 @@ impl Round {
         }
         let story = World::plan(wiring).partitions(plan.partitions).lease_ms(LEASE_MS);
         let story = if plan.pooled { story.pooled() } else { story };
+        // What was seen before commits are lost is not true any more.
+        let story = if plan.forgets() { story.unsampled() } else { story };
         let world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
         world.provider.set_latency(Duration::from_millis(plan.latency_ms));
         if plan.publishes {
@@ -218,7 +221,8 @@ impl Round {
                 break_network(&self.world.provider_proxy, *network);
                 break_network(&self.world.smtp_proxy, *network);
             }
-            Fault::Disk => self.disk().fill().unwrap(),
+            Fault::FailOver => self.fail_over(lasts).await,
+            Fault::Disk => self.disk().expect(NO_DISK).fill().unwrap(),
             Fault::LostCommit => self.world.database_proxy.set(Mode::lose_commit()),
             Fault::ProviderDown => self.world.provider.listener_off().await,
             Fault::ProviderBad => self.world.provider.set_rates(bad_answers(&self.plan)),
@@ -235,9 +239,9 @@ impl Round {
                     self.world.workers[victim].thaw();
                 }
             }
-            Fault::Kill | Fault::Join | Fault::Leave | Fault::Broker => {}
+            Fault::Kill | Fault::Join | Fault::Leave | Fault::Broker | Fault::FailOver => {}
             Fault::Postgres => self.world.own_postgres().start_again().await.unwrap(),
-            Fault::Disk => self.disk().free().unwrap(),
+            Fault::Disk => self.disk().expect(NO_DISK).free().unwrap(),
             Fault::Database(_) | Fault::LostCommit => self.world.database_proxy.set(Mode::Pass),
             Fault::Provider(_) => {
                 // What lies in the network for longer than a provider declares is nobody's promise.
@@ -293,6 +297,16 @@ impl Round {
         self.world.own_kafka().start_again(broker).await.unwrap();
     }
 
+    /// Kills PostgreSQL, and lets a standby take over that has not received what was committed last.
+    async fn fail_over(&mut self, lasts: Duration) {
+        let standby = self.world.standby().await;
+        standby.falls_behind();
+        self.load(CHUNK * 2).await;
+        tokio::time::sleep(lasts).await;
+        self.world.fail_over(standby).await;
+        self.kills += 1;
+    }
+
     /// Ends what goes on at networks and at the provider.
     async fn calm(&mut self) {
         self.world.provider.listener_on().await.unwrap();
@@ -307,7 +321,9 @@ impl Round {
     async fn heal(&mut self) {
         self.world.provider.heal();
         self.world.provider.listener_on().await.unwrap();
-        self.disk().free().unwrap();
+        if let Some(disk) = self.disk() {
+            disk.free().unwrap();
+        }
         self.world.own_postgres().start_again().await.unwrap();
         for proxy in
             [&self.world.database_proxy, &self.world.provider_proxy, &self.world.smtp_proxy]
@@ -318,8 +334,8 @@ impl Round {
         self.top_up();
     }
 
-    fn disk(&self) -> &SmallDisk {
-        self.world.postgres().disk().expect("rounds are played on a small disk")
+    fn disk(&self) -> Option<&SmallDisk> {
+        self.world.postgres().disk()
     }
 
     /// One that runs and is not the last of those.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use oncely_rig::provider::Hold;
 use oncely_tests::ledger::Ending;
-use oncely_tests::wiring::{EffectLines, charge, note, settlement, usage};
+use oncely_tests::wiring::{
+    EffectLines, announce, charge, note, receipt, settlement, usage, webhook,
+};
 use oncely_tests::world::BOUND;
 use oncely_tests::{Wiring, World};
 
@@ -176,5 +178,79 @@ async fn w10_e3_a_process_that_starts_after_the_failover_notices_it_too() {
     let key = world.key_of("note", &waiting[0]).await;
     world.overrides(&["effects", "resolve", &key, "--as", "done"]).await;
     world.owe("note", &waiting[0], Ending::Assumed);
+    world.check_invariants().await;
+}
+
+/// Behind a pooler the workers' connections stay while the server changes: they notice it by their heartbeats,
+/// and until then nothing is claimed and no position rises.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_e3_behind_a_pooler_a_failover_is_noticed_without_a_new_connection() {
+    let effects = [charge(), settlement(), note(), receipt().with("after: [charge]"), announce()];
+    let wiring = Wiring::invoices("pooled").effects(effects);
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().pooled().unsampled();
+    let mut world = plan.start().await;
+    let out = world.make_out(2).await;
+    world.run().await;
+    world.run().await;
+    let mut versions = std::collections::BTreeMap::new();
+    let mut pay = async |world: &World, first, count| {
+        let names = world.pay_many(first, count, 2).await;
+        versions.extend(names.iter().map(|name| (name.clone(), vec![1])));
+        names
+    };
+    pay(&world, 1, 6).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let forgotten = pay(&world, 7, 8).await;
+    world.settled().await;
+    // The load goes on while nobody knows.
+    world.provider.set_latency(Duration::from_millis(30));
+    let between = pay(&world, 15, 8).await;
+    for name in forgotten.iter().chain(&between) {
+        world.owe("note", name, Ending::DoneOrHeld);
+    }
+    world.fail_over(standby).await;
+    for name in pay(&world, 23, 8).await {
+        world.owe("note", &name, Ending::DoneOrHeld);
+    }
+    world.settled().await;
+    for name in &forgotten {
+        assert_eq!(world.status_of("note", name).await.as_deref(), Some("held"), "{name}");
+    }
+    assert_eq!(world.count("SELECT count(*) FROM oncely.failover WHERE NOT lossless").await, 1);
+    world.check_announced(&out, &versions).await;
+    world.check_invariants().await;
+}
+
+/// The second standby takes over before the first loss is made up for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_e3_two_failovers_in_a_row_and_workers_killed_between_them() {
+    let mut webhook = webhook();
+    webhook.replace("{{ event.data.endpoint }}", "{provider}/webhooks/paid");
+    let mut world = world("twice", [charge(), settlement(), note(), webhook, usage()]).await;
+    let secrets = oncely_tests::wiring::WEBHOOK_SECRETS.map(|(_, secret)| secret.to_owned());
+    world.provider.set_webhook_secrets(secrets);
+    world.provider.set_latency(Duration::from_millis(20));
+    world.run().await;
+    world.run().await;
+    for round in 0..2 {
+        let standby = world.standby().await;
+        standby.falls_behind();
+        for name in world.pay_many(1 + 20 * round, 20, 2).await {
+            world.owe("note", &name, Ending::DoneOrHeld);
+        }
+        let applied = world.provider.counts().applied + 20;
+        drop(world.provider.wait_applied(applied, Duration::from_secs(8)).await);
+        let victim = world.workers.len() - 2;
+        world.workers[victim].kill9().await;
+        world.fail_over(standby).await;
+        world.spawn(&[]);
+    }
+    world.settled().await;
+    let losses = "SELECT count(*) FROM oncely.failover WHERE NOT lossless";
+    assert_eq!(world.count(losses).await, 2);
+    let open = "SELECT count(*) FROM oncely.progress WHERE suspect IS NOT NULL";
+    assert_eq!(world.count(open).await, 0, "what was in doubt is found out");
     world.check_invariants().await;
 }

@@ -34,12 +34,12 @@ impl World {
     }
 
     /// Kills the primary and lets the standby take over, where workers look for it from then on.
-    pub async fn fail_over(&mut self, standby: Standby) {
+    pub async fn fail_over(&mut self, mut standby: Standby) {
+        let port = self.postgres().port();
         self.own_postgres().kill().await.unwrap();
         standby.between.cut_all();
         standby.cluster.promote().await.unwrap();
-        self.database_proxy.set_target(standby.cluster.address());
-        self.database_proxy.cut_all();
+        standby.cluster.move_to(port).await.unwrap();
         self.wires().clear();
         self.cluster = Some(ClusterOf::Own(Box::new(standby.cluster)));
     }

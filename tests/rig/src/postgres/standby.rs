@@ -80,6 +80,16 @@ impl Cluster {
         )))
     }
 
+    /// Moves to the port of a server that is gone, as an address that leads to whoever is the primary.
+    ///
+    /// # Errors
+    /// As `stop_fast` and `start_again`.
+    pub async fn move_to(&mut self, port: u16) -> Result<(), RigError> {
+        self.stop_fast().await?;
+        self.port = port;
+        self.start_again().await
+    }
+
     /// Waits until a standby has applied all that is committed here.
     ///
     /// # Errors
