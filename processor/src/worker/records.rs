@@ -23,6 +23,8 @@ pub(super) struct Kept<'a> {
     pub(super) waiting: &'a [Item],
     /// All items are parked, for this reason.
     pub(super) parked: Option<&'static str>,
+    /// Of the connection; see [`oncely_core::failover::Doubt`].
+    pub(super) generation: u64,
 }
 
 impl<'a> Kept<'a> {
@@ -61,7 +63,8 @@ pub(super) async fn write(
         .iter()
         .map(|(item, new, headers)| {
             let holds = held_by(shared, item).filter(|_| parked.is_some());
-            let record = ParkedRecord { holds, ..parked_record(item, headers, parked) };
+            let suspect = item.doubt.covers(item.place.offset, kept.generation);
+            let record = ParkedRecord { holds, suspect, ..parked_record(item, headers, parked) };
             match (new, &item.what) {
                 (Some(new), What::Event { event, .. }) => ParkedRecord::decided(new, record, event),
                 (Some(_) | None, _) => record,
@@ -177,5 +180,6 @@ fn parked_record<'a>(
         event: None,
         known_fingerprint: None,
         holds: None,
+        suspect: false,
     }
 }

@@ -343,7 +343,7 @@ impl Writer {
         }
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
-        let kept = Kept { items, inputs, waiting: &waiting, parked };
+        let kept = Kept { items, inputs, waiting: &waiting, parked, generation };
         let (fences, numbers) =
             tables::write(&mut tx, &shared, &plan, &grants, worker, &kept).await?;
         if let Some(redriving) = self.redriving.as_ref().filter(|_| !items.is_empty()) {

@@ -28,6 +28,8 @@ pub struct ParkedRecord<'a> {
     pub known_fingerprint: Option<Fingerprint>,
     /// The entity whose later events wait for it, and its version.
     pub holds: Option<(Key, i64)>,
+    /// It may have been run before, though nothing is on record of it.
+    pub suspect: bool,
 }
 
 impl<'a> ParkedRecord<'a> {
@@ -120,6 +122,7 @@ pub async fn write_parked(
     let known: Vec<_> =
         parked.iter().map(|record| record.known_fingerprint.map(|known| uuid(known.0))).collect();
     let holds: Vec<_> = parked.iter().map(|record| Some(uuid(record.holds?.0))).collect();
+    let suspect: Vec<_> = parked.iter().map(|record| record.suspect).collect();
     let held: Vec<_> = parked.iter().map(|record| Some(record.holds?.1)).collect();
     let rows = query_file!(
         "src/store/sql/parked_insert.sql",
@@ -141,6 +144,7 @@ pub async fn write_parked(
         connector_id,
         &holds as &[Option<Uuid>],
         &held as &[Option<i64>],
+        &suspect,
     )
     .fetch_all(tx)
     .await?;
