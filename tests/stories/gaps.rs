@@ -252,7 +252,7 @@ async fn d15_b50_a_parked_record_holds_its_entity_and_no_other() {
             world.status_of("hook", &third.id).await.as_deref() == Some("done")
         })
         .await;
-    assert_eq!(world.count(WAITING).await, 2);
+    world.until_count("two that wait", WAITING, 2).await;
     let listed = world.oncely(&["deferred", "list"]).await;
     let number = |name: &str| {
         let rows = listed.json["deferred"].as_array().unwrap();

@@ -102,7 +102,9 @@ async fn w15_a_provider_that_never_answers_cannot_keep_a_worker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b13_a_stop_in_the_middle_of_a_batch_gives_back_what_it_claims() {
     let wiring = Wiring::invoices("midway").effects([charge(), note()]);
-    let mut world = World::plan(wiring).env("ONCELY_DRAIN", "100ms").start().await;
+    // The grace is what signing off at a slow database may take, on a busy machine too.
+    let plan = World::plan(wiring).env("ONCELY_DRAIN", "100ms").env("ONCELY_SHUTDOWN_GRACE", "40s");
+    let mut world = plan.start().await;
     let first = world.run().await;
     world.database_proxy.set(Mode::DelayMs(150));
     world.pay_many(1, 6, 2).await;
