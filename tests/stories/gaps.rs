@@ -32,6 +32,15 @@ async fn send(world: &World, event: &Event, partition: i32, fate: Fate) {
     world.event(event, partition, fate).await;
 }
 
+/// Invoices that nothing is wrong with.
+async fn pay_others(world: &World) -> Vec<String> {
+    let names: Vec<String> = (101..=120).map(World::invoice).collect();
+    for (name, number) in names.iter().zip(0..) {
+        send(world, &Event::paid(name, 1), number % 2, Fate::Applied).await;
+    }
+    names
+}
+
 /// The hooks of an invoice as they arrived first.
 async fn hooks(world: &World, name: &str) -> Vec<String> {
     let mut keys = Vec::new();
@@ -277,6 +286,49 @@ async fn d15_b50_a_parked_record_holds_its_entity_and_no_other() {
     assert_eq!(world.count(order).await, 1, "the released one came first");
     world.stop_all().await;
     assert_eq!(world.provider.read_log().unwrap().repeated().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d15_an_invalid_record_holds_its_own_through_kills_until_a_person_decides() {
+    let mut wiring = wiring("hold-kill", "apply");
+    wiring.on_parked = "wait";
+    let mut world = World::plan(wiring).lease_ms(900).start().await;
+    let first = world.run().await;
+    world.run().await;
+    let names: Vec<String> = (1..=8).map(World::invoice).collect();
+    // An invoice is past due once; a second time is no step. Two of them stay so to the end.
+    let again = |name: &str| Event::past_due(name, 2);
+    for (name, number) in names.iter().zip(0..) {
+        let fate = if number < 2 { Fate::Parked("invalid_transition") } else { Fate::Ignored };
+        send(&world, &Event::past_due(name, 1), 0, Fate::Applied).await;
+        world.event(&again(name), 0, fate).await;
+    }
+    world.until_count("eight in quarantine", PARKED, 8).await;
+    for (name, number) in names.iter().zip(0..) {
+        let fate = if number < 2 { Fate::Deferred } else { Fate::Applied };
+        send(&world, &Event::new("invoice.voided", name, 4), 1, fate).await;
+        send(&world, &Event::paid(name, 3), 0, fate).await;
+    }
+    // Others go on meanwhile.
+    let others = pay_others(&world).await;
+    world.until_count("all behind them to wait", WAITING, 16).await;
+    world.workers[first].kill9().await;
+    world.run().await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(world.count(WAITING).await, 16, "no time lets them go");
+    for name in &others {
+        let id = Event::paid(name, 1).id;
+        assert_eq!(world.status_of("hook", &id).await.as_deref(), Some("done"));
+    }
+    for name in &names[2..] {
+        world.overrides(&["quarantine", "discard", "--id", &again(name).id]).await;
+    }
+    world.until_count("those of six to go", WAITING, 4).await;
+    world.settled().await;
+    let moved =
+        "SELECT count(*) FROM oncely.inbox WHERE from_state = 'paid' AND to_state = 'voided'";
+    assert_eq!(world.count(moved).await, 6, "in the order of their versions");
+    world.check_invariants().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
