@@ -4,12 +4,13 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, counted, table, time};
-use super::context::Context;
+use super::context::{ChangeArgs, Context};
 use super::effects::id;
 use super::exit::CliError;
-use crate::store::admin::deferred::{self, DeferredRow, Filter};
+use crate::store::admin::deferred::{self, DeferredRow, Filter, Which};
+use crate::store::{Connection, StoreError};
 
-/// See events that wait for a missing version, or behind a parked record.
+/// See events that wait for a missing version, or behind a parked record, and let them go.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Deferred {
     /// List them, those first whose time comes next
@@ -22,6 +23,63 @@ Examples:
   oncely deferred list --id in_1009:invoice.paid
   oncely deferred list --closed --output json")]
     List(List),
+    /// Let events go that wait for a version, as if their time had come
+    #[command(after_help = "\
+What follows is what the connector's `on_gap` says of one whose time has come: it applies over the gap, or is
+quarantined; those behind it without another gap go with it. What stands behind a parked record is let go by
+`oncely quarantine release` or `discard`.
+
+Examples:
+  oncely deferred release 4 --reason 'version 6 was never written'
+  oncely deferred release --id in_1009:invoice.paid --reason INC-7 --dry-run
+  oncely deferred release --connector invoice-paid --reason INC-7")]
+    Release(Release),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
+pub(super) struct Release {
+    /// Numbers as `list` shows them
+    #[arg(value_name = "NUMBER", group = "which")]
+    numbers: Vec<i64>,
+    /// Only of this connector
+    #[arg(long, value_name = "NAME", group = "which")]
+    connector: Option<String>,
+    /// Only of this business id
+    #[arg(long = "id", value_name = "BUSINESS ID", group = "which")]
+    business_id: Option<String>,
+    /// Every one that waits for a version
+    #[arg(long, group = "which", conflicts_with_all = ["numbers", "connector", "business_id"])]
+    all: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+impl Release {
+    async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let change = context.change(&self.change)?;
+        let Self { numbers, connector, business_id, .. } = self;
+        let which = Which { numbers, connector, business_id };
+        let mut connection = context.connect("deferred").await?;
+        if !change.dry_run {
+            let what = if self.all { "every event that waits for a version" } else { "them" };
+            context.confirm(&format!("Let {what} go now?"))?;
+        }
+        let mut tx = connection.begin().await.map_err(StoreError::from)?;
+        let released = deferred::release(&mut tx, &which, &change).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        if released == 0 {
+            let text = "no such event waits for a version; see `oncely deferred list`";
+            return Err(CliError::Failed(text.to_owned()));
+        }
+        let count = counted(released, "deferred event");
+        let text = if change.dry_run {
+            format!("would let {count} go; nothing was changed\n")
+        } else {
+            format!("{count} let go within a second, see `oncely explain`\n")
+        };
+        Ok(Answer::new(text, json!({ "released": released, "dry_run": change.dry_run })))
+    }
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -42,7 +100,10 @@ pub(super) struct List {
 
 impl Deferred {
     pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
-        let Self::List(List { connector, business_id, closed, limit }) = self;
+        let List { connector, business_id, closed, limit } = match self {
+            Self::List(list) => list,
+            Self::Release(release) => return release.run(context).await,
+        };
         let filter = Filter { connector, business_id, event: None, closed, limit };
         let mut connection = context.connect("deferred").await?;
         Ok(listed(&deferred::list(&mut connection, &filter).await?))

@@ -168,13 +168,14 @@ Examples:
   oncely quarantine release 4 --reason 'the second amount is right'"
     )]
     Quarantine(redrive::Quarantine),
-    /// See events that wait for a missing version, or behind a parked record
+    /// See events that wait for a missing version, or behind a parked record, and let them go
     #[command(
         subcommand,
         after_help = "\
 Examples:
   oncely deferred list --connector invoice-paid
-  oncely deferred list --closed --id in_1009:invoice.paid"
+  oncely deferred list --closed --id in_1009:invoice.paid
+  oncely deferred release 4 --reason 'version 6 was never written'"
     )]
     Deferred(deferred::Deferred),
     /// See records that are published, and send refused ones again

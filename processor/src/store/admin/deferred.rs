@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file};
 
+use super::audit::{Change, record};
 use crate::store::columns::{key, uuid};
 use crate::store::error::Result;
 use crate::store::origin::Origin;
@@ -44,6 +45,54 @@ pub struct DeferredRow {
     pub closed: Option<(DateTime<Utc>, String)>,
     /// It went, or was parked, since what it waited for did not come in time.
     pub escalated: bool,
+}
+
+/// Which events a person lets go; `None` and empty take everything.
+#[derive(Clone, Debug, Default)]
+pub struct Which {
+    /// As `list` shows them.
+    pub numbers: Vec<i64>,
+    pub connector: Option<String>,
+    pub business_id: Option<String>,
+}
+
+/// Lets events go that wait for a version, as at their time, with an audit row each; gives how many do (or would).
+///
+/// # Errors
+/// As every query; then nothing was changed.
+pub async fn release(tx: &mut PgConnection, which: &Which, change: &Change) -> Result<usize> {
+    if change.dry_run {
+        let all = Filter {
+            connector: which.connector.clone(),
+            business_id: which.business_id.clone(),
+            limit: i64::MAX,
+            ..Filter::default()
+        };
+        let meant = |row: &&DeferredRow| {
+            let is_named = which.numbers.is_empty() || which.numbers.contains(&row.id);
+            is_named && row.due_at.is_some()
+        };
+        return Ok(list(tx, &all).await?.iter().filter(meant).count());
+    }
+    let numbers = (!which.numbers.is_empty()).then_some(&*which.numbers);
+    let rows = query_file!(
+        "src/store/sql/admin_deferred_release.sql",
+        numbers,
+        which.connector,
+        which.business_id
+    );
+    let rows = rows.fetch_all(&mut *tx).await?;
+    for row in &rows {
+        let detail = serde_json::json!({
+            "number": row.id,
+            "connector": row.connector,
+            "business_id": row.business_id,
+            "version": row.version,
+        });
+        let subject = Some(key(row.event));
+        record(tx, subject, "deferred release", change, &detail.to_string()).await?;
+    }
+    Ok(rows.len())
 }
 
 /// Events that pass the filter: those that wait first, in the order in which their time comes.
