@@ -63,8 +63,10 @@ async fn w10_e3_what_a_failover_forgets_is_repeated_by_key_asked_for_or_held() {
         world.owe("note", name, Ending::DoneOrHeld);
     }
     world.fail_over(standby).await;
-    world.provider.release();
     taken_up(&world, 2).await;
+    // What was committed beyond is taken back: PostgreSQL decides.
+    world.until("Kafka to follow the positions", async || follows(&world).await).await;
+    world.provider.release();
     assert!(world.count(epochs).await > epoch + 1_000, "old trackers write nothing");
     world.pay_many(21, 4, 2).await;
     world.settled().await;
@@ -87,6 +89,18 @@ async fn w10_e3_what_a_failover_forgets_is_repeated_by_key_asked_for_or_held() {
     assert!(world.count(found).await >= 10, "what can be asked for was");
     shown(&world).await;
     world.check_invariants().await;
+}
+
+/// Whether the group's offsets in Kafka are the positions.
+async fn follows(world: &World) -> bool {
+    for partition in 0..2 {
+        let position =
+            format!("SELECT position FROM oncely.progress WHERE partition = {partition}");
+        if world.committed(partition).await != Some(world.count(&position).await) {
+            return false;
+        }
+    }
+    true
 }
 
 /// A person sees which failover it was, what it took back, and why effects are held.

@@ -194,7 +194,7 @@ fn state(row: &EffectRow) -> String {
 }
 
 /// Whether a failover may have lost that it was sent, and nothing has been found out since.
-fn in_doubt(row: &EffectRow) -> bool {
+pub(super) fn in_doubt(row: &EffectRow) -> bool {
     row.suspect && row.was_unknown && !row.status.is_final()
 }
 
@@ -222,7 +222,7 @@ pub(super) const ORPHANED: &str = "no connector file that runs has it: bring it 
                                    as done, rejected or skipped";
 
 /// What is in doubt about an effect that was open in a failover, or is owed anew since.
-const SUSPECT: &str = "a failover of the database may have lost that it was sent";
+pub(super) const SUSPECT: &str = "a failover of the database may have lost that it was sent";
 
 pub(super) fn id(tenant: &str, business_id: &str) -> String {
     if tenant.is_empty() { business_id.to_owned() } else { format!("{tenant} / {business_id}") }

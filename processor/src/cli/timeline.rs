@@ -10,7 +10,7 @@ use oncely_core::key::Key;
 
 use super::answer::{counted, shown};
 use super::deferred::waits_for;
-use super::effects::{ORPHANED, halted};
+use super::effects::{ORPHANED, SUSPECT, halted, in_doubt};
 use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::compensations::{Pair, Side};
 use crate::store::admin::deferred::DeferredRow;
@@ -228,6 +228,11 @@ fn stands(effect: &EffectRow) -> Entry {
         },
         (Status::Claimed, _) => "a worker is sending it".to_owned(),
         _ => shown(effect.note.as_deref().unwrap_or("")),
+    };
+    let detail = if in_doubt(effect) && effect.status != Status::Held {
+        format!("{detail}; {SUSPECT}")
+    } else {
+        detail
     };
     let taken = match effect.takeovers {
         0 => String::new(),

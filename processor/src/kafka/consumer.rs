@@ -98,13 +98,17 @@ impl ConsumerHandle {
         self.shared.requests().starts.insert(assignment, Some(offset.max(0)));
     }
 
-    /// Keeps the partition but does not fetch from it, until it is started (again).
+    /// Keeps the partition but does not fetch from it, until it is started (again). What was to be committed of
+    /// it is not.
     pub fn leave_stopped(&self, assignment: AssignmentId) {
-        self.shared.requests().starts.insert(assignment, None);
+        let mut requests = self.shared.requests();
+        requests.starts.insert(assignment, None);
+        requests.commits.remove(&assignment);
     }
 
     /// Commits this offset, the lowest unfinished one, as is. Sent with others about twice a
-    /// second and until it passes; a lower offset after a higher one is dropped.
+    /// second and until it passes; a lower offset after a higher one is dropped,
+    /// unless the partition was left stopped between them.
     pub fn commit(&self, assignment: AssignmentId, offset: i64) {
         let mut requests = self.shared.requests();
         let entry = requests.commits.entry(assignment).or_insert(offset);

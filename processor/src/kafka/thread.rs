@@ -198,6 +198,9 @@ impl Poll<'_> {
     fn note_commits(&self, requests: &Requests) {
         let mut group = self.context.group();
         let Group { slots, committer: Some(committer), .. } = &mut *group else { return };
+        // One that is begun anew has another position than what was due.
+        let begun: Vec<_> = requests.starts.keys().copied().collect();
+        committer.forget(&begun);
         for (assignment, offset) in &requests.commits {
             if let Some(slot) = slots.by_assignment(*assignment) {
                 let partition = slot.assigned.partition.clone();
