@@ -457,6 +457,36 @@ fn h9_a_parked_event_that_is_decided_again_goes_before_those_behind_it() {
 }
 
 #[test]
+fn what_waits_and_may_go_goes_before_a_later_one_that_comes() {
+    let connector = connector(OnGap::Apply, OnParked::Wait);
+    let mut database = Database::default();
+    let refused = orders::value("refused", 2);
+    database.run(&connector, &[paid(1), refused], false, true);
+    assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Deferred]);
+    // A person gives the parked one up; before anybody has looked, the next version is there.
+    database.holds.clear();
+    assert_eq!(database.run(&connector, &[paid(4)], false, true), [Ending::Applied]);
+    let stale = database.endings.values().filter(|ending| **ending == Ending::Stale).count();
+    assert_eq!((database.version(), database.owed.len(), stale), (Some(4), 3, 0));
+}
+
+#[test]
+fn what_may_go_and_does_not_fit_into_a_plan_is_not_passed_by() {
+    let connector = connector(OnGap::Apply, OnParked::Wait);
+    let mut database = Database::default();
+    let refused = orders::value("refused", 2);
+    database.run(&connector, &[paid(1), refused], false, true);
+    assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Deferred]);
+    database.holds.clear();
+    database.releases = Releases { max: 0, refused: false };
+    assert_eq!(database.run(&connector, &[paid(4)], false, true), [Ending::Deferred]);
+    database.releases = Releases::default();
+    database.run(&connector, &[], false, true);
+    let stale = database.endings.values().filter(|ending| **ending == Ending::Stale).count();
+    assert_eq!((database.version(), database.owed.len(), stale), (Some(4), 3, 0));
+}
+
+#[test]
 fn s23_no_more_events_wait_than_may() {
     let connector = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
     let mut database = Database { room: Some(2), ..Database::default() };

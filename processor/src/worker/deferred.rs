@@ -22,8 +22,8 @@ use crate::store::{PgConnection, StoreError};
 
 /// Deferred events that one transaction lets go.
 const RELEASES_MAX: usize = 500;
-/// Those of one entity that it looks at.
-const ROWS_MAX: i64 = 500;
+/// Those of one entity that it looks at: one more, so that it is seen that there are more.
+const ROWS_MAX: i64 = 501;
 /// Lines about one batch.
 const LINES_MAX: usize = 10;
 

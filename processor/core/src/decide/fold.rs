@@ -13,7 +13,7 @@ use super::plan::{
 };
 use super::state::{Step, step};
 use super::verdict::{Verdict, verdict};
-use super::waits::{Standing, follows, is_after_gap, reach, standing};
+use super::waits::{Standing, follows, is_after_gap, reach, standing, waiting_before};
 use crate::connector::{Connector, OnConflict, OnGap, OnParked, StateRules};
 use crate::effect::order::{OpenEffect, Turn};
 use crate::effect::status::Status;
@@ -142,7 +142,9 @@ impl Fold<'_> {
         let rules = self.connector.state.as_ref().filter(|rules| rules.defers())?;
         let about = event.entity.as_ref()?;
         match standing(rules, &self.known, (about.key, about.version)) {
-            Standing::Free => None,
+            Standing::Free => waiting_before(&self.known, about.key, about.version)
+                .filter(|_| rules.on_parked == OnParked::Wait)
+                .map(|_| WaitCause::Parked),
             Standing::Gap if self.known.insisted.contains(&event.key) => None,
             Standing::Gap => Some(WaitCause::Gap),
             Standing::Behind(_) => Some(WaitCause::Parked),

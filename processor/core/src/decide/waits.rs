@@ -44,7 +44,18 @@ pub(super) fn standing(
     {
         return Standing::Behind(parked);
     }
-    if follows(rules, reach(known, entity), version) { Standing::Free } else { Standing::Gap }
+    if !follows(rules, reach(known, entity), version) {
+        return Standing::Gap;
+    }
+    Standing::Free
+}
+
+/// The lowest event of the entity that waits, below this version: it may go, and nobody has let it go yet. What
+/// comes later does not pass it by.
+pub(super) fn waiting_before(known: &Known, entity: Key, version: i64) -> Option<i64> {
+    let stored = known.entities.get(&entity).map(|row| row.version);
+    let first = known.waits.get(&entity)?.deferred.first()?.version;
+    (first < version && stored.is_none_or(|stored| version > stored)).then_some(first)
 }
 
 /// Whether nothing is missing between what was reached and this version.
