@@ -57,6 +57,19 @@ async fn r27_what_is_missing_is_added_once_and_what_is_on_record_stays() {
         6,
         "a dry run adds nothing"
     );
+    // By what it is of: an invoice, how it ended, where it was read.
+    for (filter, selected) in [
+        (&["--entity", names[0].as_str(), "--tenant", "acct_7"][..], 1),
+        (&["--entity", names[0].as_str(), "--tenant", "acct_8"], 0),
+        (&["--outcome", "applied"], 6),
+        (&["--outcome", "stale"], 0),
+        (&["--topic", world.topic(), "--partition", "1"], 3),
+    ] {
+        let replay =
+            ["replay", &connector, "--effects", "missing", "--reason", "look", "--dry-run"];
+        let dry = world.oncely(&[&replay[..], filter].concat()).await;
+        assert_eq!(dry.json["selected"], selected, "{filter:?}: {dry:?}");
+    }
     names.iter().for_each(|name| world.owe("receipt", name, Ending::Done));
     let said = world.overrides_many(&replay, 6).await;
     assert_eq!(said.json["effects"]["receipt"], 6, "{said:?}");

@@ -1,14 +1,13 @@
 //! `oncely demo`: the demo on the screen.
 
 use std::cell::Cell;
-use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::answer::Answer;
+use super::bar::Bar;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::print;
@@ -62,7 +61,7 @@ impl Demo {
             shown = demo::run(&options, &screen) => shown,
             () = told_to_stop() => Err(DemoError::Interrupted),
         };
-        screen.clear();
+        screen.bar.clear();
         let finished = shown.map_err(failed)?;
         for line in finished.report.wrong_lines() {
             print::note(&format!("wrong: {line}"));
@@ -215,37 +214,19 @@ fn left_text(left: &LeftBehind) -> String {
 
 /// A bar and lines above it on a terminal; lines alone elsewhere.
 struct Screen {
-    bar: Option<ProgressBar>,
+    bar: Bar,
     began: Instant,
     said: Cell<Instant>,
 }
 
 impl Screen {
     fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(1);
-            let look = "{bar:30} {pos}/{len} effects  {msg}";
-            // The look is a constant; without it the bar has the library's own.
-            if let Ok(style) = ProgressStyle::with_template(look) {
-                bar.set_style(style);
-            }
-            bar
-        });
-        Self { bar, began: clock::now(), said: Cell::new(clock::now()) }
+        Self { bar: Bar::of(1, "effects"), began: clock::now(), said: Cell::new(clock::now()) }
     }
 
     fn line(&self, text: &str) {
         let text = format!("{:>5.1}s  {text}", clock::since(self.began).as_secs_f64());
-        match &self.bar {
-            Some(bar) => bar.suspend(|| print::note(&text)),
-            None => print::note(&text),
-        }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.beside(|| print::note(&text));
     }
 }
 
@@ -262,10 +243,10 @@ impl Show for Screen {
             counted(&tally.answers_lost, "answer"),
             counted(&tally.kills, "worker")
         );
-        if let Some(bar) = &self.bar {
-            bar.set_length(tally.owed);
-            bar.set_position(tally.effects);
-            bar.set_message(text);
+        if self.bar.is_shown() {
+            self.bar.length(tally.owed);
+            self.bar.at(tally.effects);
+            self.bar.says(text);
         } else if clock::since(self.said.get()) >= LINE_EVERY {
             self.said.set(clock::now());
             self.line(&format!("{} of {} effects; {text}", tally.effects, tally.owed));

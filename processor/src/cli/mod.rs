@@ -4,6 +4,7 @@
 //! [`exit::CliError`]; only `print` writes to the terminal.
 
 mod answer;
+mod bar;
 mod codes;
 mod context;
 mod deferred;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use self::event::{Came, Mode, Played, Rules};
 use super::answer::{Answer, counted, whole_table};
+use super::bar::Bar;
 use super::context::{ChangeArgs, Context};
 use super::exit::{CliError, Exit};
 use super::load::load;
@@ -46,6 +47,18 @@ pub(super) struct Replay {
     /// Every event that is on record
     #[arg(long, group = "which", conflicts_with_all = ["from", "to"])]
     all: bool,
+    /// Events of one entity, by what `state.key` gives
+    #[arg(long, group = "which", value_name = "KEY")]
+    entity: Option<String>,
+    /// Events that ended so
+    #[arg(long, group = "which", value_parser = ["applied", "stale"])]
+    outcome: Option<String>,
+    /// Events that were first read from this topic
+    #[arg(long, group = "which")]
+    topic: Option<String>,
+    /// Of that topic, events of one partition
+    #[arg(long, requires = "topic")]
+    partition: Option<i32>,
     /// What becomes of effects: skip, missing, or rerun=ID[,ID]
     #[arg(long, value_name = "WHAT", default_value = "skip", value_parser = wanted)]
     effects: Wanted,
@@ -83,7 +96,7 @@ impl Replay {
         let compiled = self.compiled(context)?;
         let mode = self.mode(&compiled)?;
         let mut connection = context.connect("replay").await?;
-        let filter = self.filter(&compiled);
+        let filter = self.filter(&compiled)?;
         let events = replay::select(&mut connection, &filter).await?;
         if i64::try_from(events.len()).unwrap_or(i64::MAX) >= EVENTS_MAX {
             return Err(CliError::Usage(format!(
@@ -141,21 +154,35 @@ impl Replay {
         Ok(Mode::Rerun(rerun.iter().map(index).collect::<Result<_, _>>()?))
     }
 
-    fn filter(&self, compiled: &Compiled) -> Filter {
+    fn filter(&self, compiled: &Compiled) -> Result<Filter, CliError> {
         let tenant = self.tenant.as_deref().unwrap_or_default();
-        let event = self.id.as_ref().map(|id| Key::event(&compiled.connector.scope, tenant, id));
-        Filter {
+        let scope = &compiled.connector.scope;
+        let event = self.id.as_ref().map(|id| Key::event(scope, tenant, id));
+        let entity = match (&self.entity, &compiled.connector.state) {
+            (None, _) => None,
+            (Some(id), Some(state)) => Some(Key::entity(scope, tenant, &state.entity, id)),
+            (Some(_), None) => {
+                let text =
+                    format!("connector {} has no entities: it has no `state`", self.connector);
+                return Err(CliError::Usage(text));
+            }
+        };
+        Ok(Filter {
             connector: self.connector.clone(),
             event,
             tenant: self.tenant.clone(),
             from: self.from,
             to: self.to,
+            outcome: self.outcome.clone(),
+            entity,
+            topic: self.topic.clone(),
+            partition: self.partition,
             limit: EVENTS_MAX,
-        }
+        })
     }
 
     fn nothing(&self) -> Answer {
-        let tenant = match (&self.id, &self.tenant) {
+        let tenant = match (self.id.as_ref().or(self.entity.as_ref()), &self.tenant) {
             (Some(_), None) => "; with `identity.tenant`, name the --tenant",
             _ => "",
         };
@@ -195,7 +222,10 @@ impl Player<'_> {
         dry: bool,
     ) -> Result<Vec<Played>, CliError> {
         let mut came = Vec::with_capacity(events.len());
+        let many = |events: usize| u64::try_from(events).unwrap_or(u64::MAX);
+        let bar = Bar::of(many(events.len()), "events");
         for chunk in events.chunks(CHUNK) {
+            bar.at(many(came.len()));
             let records = self.records(connection, chunk).await?;
             for event in chunk {
                 let record = records.get(&event.key);

@@ -417,6 +417,17 @@ mod tests {
     }
 
     #[test]
+    fn the_dashboard_shows_every_metric() {
+        let deployed = deployed();
+        let dashboard = |(path, _): &&(std::path::PathBuf, String)| path.ends_with("oncely.json");
+        let (_, text) = deployed.iter().find(dashboard).unwrap();
+        for metric in Metric::ALL {
+            let name = metric.describe().name;
+            assert!(text.contains(name), "no panel shows {name}");
+        }
+    }
+
+    #[test]
     fn every_panel_reads_the_chosen_data_source() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/grafana/oncely.json");
         let text = std::fs::read_to_string(path).unwrap();

@@ -29,6 +29,12 @@ pub struct Filter {
     /// When it was first seen.
     pub from: Option<DateTime<Utc>>,
     pub to: Option<DateTime<Utc>>,
+    /// `applied` or `stale`.
+    pub outcome: Option<String>,
+    pub entity: Option<Key>,
+    /// Where the event was first read.
+    pub topic: Option<String>,
+    pub partition: Option<i32>,
     pub limit: i64,
 }
 
@@ -64,6 +70,10 @@ pub async fn select(connection: &mut PgConnection, filter: &Filter) -> Result<Ve
         filter.from,
         filter.to,
         filter.limit,
+        filter.outcome,
+        filter.entity.map(uuid),
+        filter.topic,
+        filter.partition,
     );
     let rows = rows.fetch_all(connection).await?.into_iter();
     Ok(rows

@@ -6,7 +6,10 @@ SELECT i.key, i.fingerprint, i.entity, i.version, i.outcome, i.tenant, i.from_st
 FROM oncely.inbox AS i
 JOIN oncely.source AS s ON s.id = i.source
 JOIN oncely.connector AS c ON c.id = s.connector
-WHERE c.name = $1 AND i.outcome IN ('applied', 'stale')
+WHERE c.name = $1 AND i.outcome IN ('applied', 'stale') AND ($7::text IS NULL OR i.outcome = $7)
+  AND ($8::uuid IS NULL OR i.entity = $8)
+  AND ($9::text IS NULL OR s.topic = $9)
+  AND ($10::integer IS NULL OR i.first_partition = $10)
   AND ($2::uuid IS NULL OR i.key = $2)
   AND ($3::text IS NULL OR i.tenant = $3)
   AND ($4::timestamptz IS NULL OR i.first_seen_at >= $4)
