@@ -94,19 +94,48 @@ fn can_be_a_zombie(point: Point) -> bool {
     }
 }
 
-/// A sample that comes to every point by a kill, and to every second one that can be by a freeze; classes
-/// and numbers of processes go round.
+/// A sample that comes to every point by a kill, and for each class after its request has left; and by a
+/// freeze to each class on both sides of a step. Classes and numbers of processes go round.
 pub(crate) fn sample() -> Vec<Cell> {
     let all = all();
     let mut cells = Vec::new();
+    let mut freezes = FREEZES.into_iter().peekable();
     for (turn, point) in crash::points().enumerate() {
         let of_point: Vec<&Cell> = all.iter().filter(|cell| cell.point == point).collect();
-        let (kills, freezes): (Vec<&Cell>, Vec<&Cell>) =
+        let (kills, frozen): (Vec<&Cell>, Vec<&Cell>) =
             of_point.into_iter().partition(|cell| cell.action == Action::Kill);
-        cells.push(*kills[turn * 5 % kills.len()]);
-        if turn % 6 == 3 && !freezes.is_empty() {
-            cells.push(*freezes[turn % freezes.len()]);
+        if (point.step, point.side) == (Step::Request, Side::After) {
+            // Where the classes part.
+            let mut turns = [1, 3].into_iter().cycle();
+            for class in Class::ALL {
+                let wanted = turns.next();
+                let is_wanted =
+                    |cell: &&&Cell| cell.class == class && Some(cell.processes) == wanted;
+                cells.extend(kills.iter().find(is_wanted).map(|cell| **cell));
+            }
+        } else {
+            cells.push(*kills[turn * 5 % kills.len()]);
+        }
+        let wanted = |side, class| {
+            let is_wanted = |cell: &&&Cell| cell.point.side == side && cell.class == class;
+            frozen.iter().find(is_wanted).map(|cell| **cell)
+        };
+        if turn % 5 == 2
+            && let Some(cell) = freezes.peek().and_then(|(side, class)| wanted(*side, *class))
+        {
+            cells.push(cell);
+            freezes.next();
         }
     }
     cells
 }
+
+/// What the sample freezes, in this order: each class on both sides of a step.
+const FREEZES: [(Side, Class); 6] = [
+    (Side::After, Class::A),
+    (Side::Before, Class::B),
+    (Side::After, Class::C),
+    (Side::Before, Class::A),
+    (Side::After, Class::B),
+    (Side::Before, Class::C),
+];

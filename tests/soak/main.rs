@@ -1,7 +1,8 @@
 //! Randomized rounds: load, at least five faults, quiet, and the invariants from outside.
 //!
-//! A round is a fresh topic and database. Its plan follows from its seed: `--seed S --rounds N` plays the
-//! seeds from `S` on, so `--rounds 1` with the seed of a failed round plays its plan again. `--jobs N`
+//! A round is a fresh topic and database. Its plan follows from its seed. Without a wish those rounds are
+//! played that have every kind of fault together (`plan::SEEDS`); `--seed S --rounds N` plays the seeds from
+//! `S` on, so `--rounds 1` with the seed of a failed round plays its plan again. `--jobs N`
 //! rounds run at once, each on a PostgreSQL and a Kafka of its own, which its faults may break; the first
 //! of them has three brokers. `--failovers` leaves out rounds in which PostgreSQL does not fail over.
 //!
@@ -21,10 +22,11 @@
 
 mod plan;
 mod round;
+mod took;
 
+use std::collections::{BTreeSet, VecDeque};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use oncely_rig::kafka::{Kafka, KafkaOptions};
@@ -33,7 +35,7 @@ use oncely_tests::{jobs, servers};
 use plan::Plan;
 use round::Played;
 
-/// Rounds without a wish, as all tests run them, and the seed of the first.
+/// Rounds, and the seed of the first, where one of both was said.
 const ROUNDS: u64 = 3;
 const SEED: u64 = 1;
 /// Room for the tables of a round.
@@ -84,21 +86,18 @@ fn main() -> ExitCode {
     if !options.is_meant("soak") {
         return ExitCode::SUCCESS;
     }
-    let rounds: u64 = options.number("--rounds").unwrap_or(ROUNDS);
-    let first: u64 = options.number("--seed").unwrap_or(SEED);
+    let seeds = seeds(options.number("--seed"), options.number("--rounds"));
     let at_once: usize = options.number("--jobs").unwrap_or(JOBS);
     let forgetful = options.flag("--failovers");
-    println!("{rounds} rounds, seeds from {first}");
+    println!("{} rounds, seeds {seeds:?}", seeds.len());
     let begun = Instant::now();
-    let next = AtomicU64::new(first);
+    let left = Mutex::new(VecDeque::from(seeds));
     let done = Mutex::new(Vec::new());
     jobs::each((0..at_once).collect(), at_once, |job| {
         let mut lane = Lane { brokers: if job == 0 { 3 } else { 1 }, servers: None };
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first.wrapping_add(rounds) {
-                return;
-            }
+            let next = left.lock().unwrap().pop_front();
+            let Some(seed) = next else { return };
             let plan = Plan::of(seed);
             if forgetful && !plan.forgets() {
                 continue;
@@ -112,13 +111,12 @@ fn main() -> ExitCode {
     let done = done.into_inner().unwrap();
     let mut sum = Played::default();
     let mut failed: Vec<u64> = Vec::new();
-    let mut faults = 0;
     for (seed, played) in &done {
         match played {
             Ok(played) => {
                 sum.kills += played.kills;
                 sum.crashes += played.crashes;
-                faults += Plan::of(*seed).faults.len();
+                sum.faults += played.faults;
                 sum.effects += played.effects;
                 sum.held += played.held;
                 sum.quiet = sum.quiet.max(played.quiet);
@@ -127,15 +125,20 @@ fn main() -> ExitCode {
         }
     }
     failed.sort_unstable();
+    // From the first to the last; some between them may have been left out.
+    let mut played: Vec<u64> = done.iter().map(|(seed, _)| *seed).collect();
+    played.sort_unstable();
+    let kinds: BTreeSet<_> = played.iter().flat_map(|seed| Plan::of(*seed).kinds()).collect();
     let object = serde_json::json!({
         "rounds": done.len(),
+        "kinds": kinds,
         "violations": failed.len(),
-        "faults": faults,
+        "faults": sum.faults,
         "kills": sum.kills,
         "crashes": sum.crashes,
         "effects": sum.effects,
         "held": sum.held,
-        "seeds": [first, first + rounds.saturating_sub(1)],
+        "seeds": played,
         "failed": failed,
         "longest_quiet_s": sum.quiet.as_secs_f64(),
         "seconds": begun.elapsed().as_secs(),
@@ -144,11 +147,20 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The default rounds, or as many as were wished for, from the wished one on.
+fn seeds(first: Option<u64>, rounds: Option<u64>) -> Vec<u64> {
+    if first.is_none() && rounds.is_none() {
+        return plan::SEEDS.to_vec();
+    }
+    let (first, rounds) = (first.unwrap_or(SEED), rounds.unwrap_or(ROUNDS));
+    (first..first.saturating_add(rounds)).collect()
+}
+
 fn say(plan: &Plan, begun: Instant, played: &Result<Played, String>) {
     let (seed, seconds) = (plan.seed, begun.elapsed().as_secs_f64());
     match played {
-        Ok(Played { kills, effects, held, quiet, .. }) => println!(
-            "round {seed}  {seconds:5.1} s  {kills} kills  {effects} effects  {held} held  quiet after {:.1} s",
+        Ok(Played { faults, kills, effects, held, quiet, .. }) => println!(
+            "round {seed}  {seconds:5.1} s  {faults} faults  {kills} kills  {effects} effects  {held} held  quiet after {:.1} s",
             quiet.as_secs_f64()
         ),
         Err(why) => println!(

@@ -3,13 +3,18 @@
 //! Reads: a seed. Gives: the shape of the round and a list of moments, each with a fault that begins or
 //! ends. Never: looks at the world, so a round is told before it is played.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use oncely::crash::{self, Action, Order, Side, Step};
 use oncely_tests::dice::Dice;
 
 /// Faults of a round, at least.
-const FAULTS_MIN: u64 = 5;
+pub(crate) const FAULTS_MIN: u64 = 5;
+
+/// The rounds that all tests run. Together they have every kind of fault and every shape of a round; a test
+/// of `tests/plans.rs` holds them to that, and finds others when plans have changed.
+pub(crate) const SEEDS: [u64; 3] = [1_720, 2_954, 75_471];
 
 /// Steps that every worker takes all the time.
 const OFTEN: [Step; 8] = [
@@ -132,7 +137,47 @@ impl fmt::Display for Fault {
     }
 }
 
+impl Fault {
+    /// Its name without its numbers.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Crash(Order { action: Action::Kill, .. }) => "crash by SIGKILL",
+            Self::Crash(Order { action: Action::Stop, .. }) => "crash by SIGSTOP",
+            Self::Kill => "kill",
+            Self::Freeze => "freeze",
+            Self::Join => "join",
+            Self::Leave => "leave",
+            Self::Broker => "broker",
+            Self::Postgres => "PostgreSQL",
+            Self::FailOver => "failover",
+            Self::Disk => "disk",
+            Self::Database(_) => "network of the database",
+            Self::Provider(_) => "network of the provider",
+            Self::LostCommit => "lost COMMIT",
+            Self::ProviderDown => "provider down",
+            Self::ProviderBad => "provider bad",
+            Self::ProviderSlow => "provider slow",
+        }
+    }
+}
+
 impl Plan {
+    /// The kinds of its faults, and what is not the same in every round.
+    pub(crate) fn kinds(&self) -> BTreeSet<&'static str> {
+        let mut kinds: BTreeSet<_> =
+            self.faults.iter().map(|planned| planned.fault.kind()).collect();
+        let shapes = [
+            ("letters", self.letters),
+            ("publishes", self.publishes),
+            ("pooled", self.pooled),
+            ("waits", self.waits),
+            ("three workers", self.workers == 3),
+        ];
+        kinds.extend(shapes.into_iter().filter_map(|(shape, has)| has.then_some(shape)));
+        kinds.extend([self.protocol, self.offset_wait]);
+        kinds
+    }
+
     /// Whether PostgreSQL loses commits in this round.
     pub(crate) fn forgets(&self) -> bool {
         self.faults.iter().any(|planned| planned.fault == Fault::FailOver)

@@ -16,13 +16,14 @@ use oncely_tests::wiring::{
 };
 use oncely_tests::{Event, Wiring, World};
 
-use crate::plan::{Fault, Network, Plan, Planned};
+use crate::plan::{FAULTS_MIN, Fault, Network, Plan, Planned};
+use crate::took::{Begun, took};
 
 /// Invoices of a round.
 const INVOICES: usize = 48;
-/// Invoices that are written at once, and the pause after them.
+/// Invoices that are written at once, and the shortest pause after them.
 const CHUNK: usize = 2;
-const CHUNK_EVERY: Duration = Duration::from_millis(180);
+const CHUNK_EVERY_MS: u64 = 180;
 const NO_DISK: &str = "a disk that can be filled";
 /// With faults stopped, nothing may stay unfinished for longer.
 const QUIET_MAX: Duration = Duration::from_secs(60);
@@ -32,6 +33,8 @@ const SESSION_MS: u64 = 2_500;
 /// What a round came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Played {
+    /// Faults that took effect.
+    pub(crate) faults: u64,
     /// Processes that SIGKILL ended, workers and brokers.
     pub(crate) kills: u64,
     /// Workers that came to their crash point.
@@ -51,6 +54,8 @@ struct Round {
     unarmed: VecDeque<(usize, Order)>,
     /// Workers that are armed and wait for their permit, with their crash, by the number of the fault.
     armed: BTreeMap<usize, (usize, u32)>,
+    /// Faults that took effect so far.
+    faults: u64,
     kills: u64,
     crashes: u64,
 }
@@ -69,7 +74,7 @@ pub(crate) async fn play(
     let begun = Instant::now();
     round.world.settled_within(QUIET_MAX).await;
     let quiet = begun.elapsed();
-    let Round { mut world, plan, kills, crashes, .. } = round;
+    let Round { mut world, plan, faults, kills, crashes, .. } = round;
     let held = world.effects_in("held").await;
     world.check_invariants().await;
     if plan.publishes {
@@ -77,7 +82,8 @@ pub(crate) async fn play(
         world.check_announced(&world.out(), &versions.collect()).await;
         world.kafka().delete_topic(&world.out()).await.unwrap();
     }
-    let played = Played { kills, crashes, effects: world.provider.counts().applied, held, quiet };
+    let effects = world.provider.counts().applied;
+    let played = Played { faults, kills, crashes, effects, held, quiet };
     let (kafka, cluster) = world.give_back().await;
     (played, kafka, cluster)
 }
@@ -120,7 +126,8 @@ impl Round {
         };
         let unarmed = plan.faults.iter().enumerate().filter_map(crash).collect();
         let armed = BTreeMap::new();
-        let mut round = Self { world, plan, dice, next: 1, unarmed, armed, kills: 0, crashes: 0 };
+        let (next, faults, kills, crashes) = (1, 0, 0, 0);
+        let mut round = Self { world, plan, dice, next, unarmed, armed, faults, kills, crashes };
         for _ in 0..round.plan.workers {
             round.spawn();
         }
@@ -160,7 +167,7 @@ impl Round {
         for number in 0..self.plan.workers {
             self.world.wait_ready(number).await;
         }
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         let ms = Duration::from_millis;
         let planned = self.plan.faults.clone();
         let mut moments: Vec<(u64, usize, bool)> = Vec::new();
@@ -168,21 +175,35 @@ impl Round {
             moments.extend([(*at_ms, number, true), (at_ms + lasts_ms, number, false)]);
         }
         moments.sort_unstable();
-        // Workers of a fault, by its number, and their crashes.
-        let mut victims: Vec<Option<(usize, u32)>> = vec![None; planned.len()];
+        // Written for as long as faults go on.
+        let last_ms = moments.last().map_or(0, |(at_ms, ..)| *at_ms);
+        let every = ms((last_ms * CHUNK as u64 / INVOICES as u64).max(CHUNK_EVERY_MS));
+        let mut under_way: Vec<Option<Begun>> = vec![None; planned.len()];
         for (at_ms, number, begins) in moments {
             while begun.elapsed() < ms(at_ms) {
                 self.load(CHUNK).await;
                 let left = ms(at_ms).saturating_sub(begun.elapsed());
-                tokio::time::sleep(CHUNK_EVERY.min(left)).await;
+                tokio::time::sleep(every.min(left)).await;
             }
-            let fault = &planned[number].fault;
+            let (fault, now) = (&planned[number].fault, Instant::now());
             if begins {
+                let mut seen = Begun::now(&self.world);
                 let lasts = ms(planned[number].lasts_ms);
-                victims[number] = self.begin(number, fault, lasts).await;
-            } else {
-                self.end(fault, victims[number]).await;
+                seen.victim = self.begin(number, fault, lasts).await;
+                under_way[number] = Some(seen);
+            } else if let Some(seen) = under_way[number] {
+                self.end(fault, seen).await;
             }
+            // What waits for a server takes nothing from the faults behind it.
+            begun += now.elapsed();
+        }
+        // A COMMIT that was to be lost and did not come, a call that nobody made: others make up for them.
+        while self.faults < FAULTS_MIN {
+            self.load(CHUNK).await;
+            tokio::time::sleep(every).await;
+            self.kill().await;
+            self.faults += 1;
+            self.top_up();
         }
         self.load(INVOICES).await;
         self.heal().await;
@@ -197,13 +218,9 @@ impl Round {
     ) -> Option<(usize, u32)> {
         match fault {
             Fault::Crash(order) => return Some(self.permit_crash(number, *order)),
-            Fault::Kill => {
-                let victim = self.victim()?;
-                self.world.workers[victim].kill9().await;
-                self.kills += 1;
-            }
+            Fault::Kill => self.kill().await,
             Fault::Freeze => {
-                let victim = self.victim()?;
+                let victim = self.victim();
                 self.world.workers[victim].freeze();
                 return Some((victim, 0));
             }
@@ -211,7 +228,7 @@ impl Round {
                 self.world.spawn(&[]);
             }
             Fault::Leave => {
-                let victim = self.victim()?;
+                let victim = self.victim();
                 self.world.workers[victim].sigterm();
             }
             Fault::Broker => self.broker(lasts).await,
@@ -231,11 +248,13 @@ impl Round {
         None
     }
 
-    async fn end(&mut self, fault: &Fault, victim: Option<(usize, u32)>) {
+    /// Ends a fault, and counts it if it took effect.
+    async fn end(&mut self, fault: &Fault, begun: Begun) {
+        let mut took = took(fault, &begun, &Begun::now(&self.world));
         match fault {
-            Fault::Crash(order) => self.end_crash(*order, victim).await,
+            Fault::Crash(order) => took = self.end_crash(*order, begun.victim).await,
             Fault::Freeze => {
-                if let Some((victim, _)) = victim {
+                if let Some((victim, _)) = begun.victim {
                     self.world.workers[victim].thaw();
                 }
             }
@@ -256,30 +275,36 @@ impl Round {
                 self.world.provider.set_latency(Duration::from_millis(self.plan.latency_ms));
             }
         }
+        self.faults += u64::from(took);
         self.top_up();
     }
 
-    /// A worker that never came to its point is killed where it is.
-    async fn end_crash(&mut self, order: Order, victim: Option<(usize, u32)>) {
-        let Some((victim, crash)) = victim else { return };
+    /// A worker that never came to its point is killed where it is. Tells whether this fault was the end of
+    /// it, or froze it.
+    async fn end_crash(&mut self, order: Order, victim: Option<(usize, u32)>) -> bool {
+        let Some((victim, crash)) = victim else { return false };
         self.world.turn_to_crash(crash);
         self.world.forbid_crash();
-        self.crashes += u64::from(self.world.has_crashed());
-        match order.action {
-            Action::Stop => {
-                if self.world.has_crashed() {
-                    self.world.wait_stopped(victim).await;
-                }
-                self.world.workers[victim].thaw();
-            }
-            Action::Kill => {
-                let worker = &mut self.world.workers[victim];
-                if worker.runs() {
-                    worker.kill9().await;
-                }
-                self.kills += 1;
-            }
+        let crashed = self.world.has_crashed();
+        self.crashes += u64::from(crashed);
+        if crashed && order.action == Action::Stop {
+            self.world.wait_stopped(victim).await;
+            self.world.workers[victim].thaw();
+            return true;
         }
+        let worker = &mut self.world.workers[victim];
+        let by_us = !crashed && worker.runs();
+        if worker.runs() {
+            worker.kill9().await;
+        }
+        self.kills += u64::from(crashed || by_us);
+        crashed || by_us
+    }
+
+    async fn kill(&mut self) {
+        let victim = self.victim();
+        self.world.workers[victim].kill9().await;
+        self.kills += 1;
     }
 
     /// Kills a broker; where there are three, the load goes on meanwhile.
@@ -338,13 +363,16 @@ impl Round {
         self.world.postgres().disk()
     }
 
-    /// One that runs and is not the last of those.
-    fn victim(&mut self) -> Option<usize> {
-        let running = self.running();
-        if running.len() < 2 {
-            return None;
+    /// One that runs. Where it would be the last of those, others begin.
+    fn victim(&mut self) -> usize {
+        let mut at_work = self.running();
+        for _ in at_work.len()..2 {
+            self.spawn();
         }
-        Some(*self.dice.pick(&running))
+        if at_work.is_empty() {
+            at_work = self.running();
+        }
+        *self.dice.pick(&at_work)
     }
 
     fn running(&mut self) -> Vec<usize> {
