@@ -15,6 +15,7 @@ use super::lane::Lane;
 use super::lease::Lease;
 use crate::clock;
 use crate::crash::{self, Step};
+use crate::task::Panicked;
 
 /// How a claim ended.
 #[derive(Debug)]
@@ -23,6 +24,14 @@ pub(super) struct Ended {
     pub(super) how: How,
     /// Since the claim was taken up.
     pub(super) took: Duration,
+}
+
+impl Ended {
+    /// How a call's task ended: after a panic in there, nobody knows what became of the claim that it held.
+    pub(super) fn of_task(end: Result<Self, Panicked>, lost: Held) -> Self {
+        let panicked = |_| Self { held: lost, how: How::panicked(), took: Duration::ZERO };
+        end.unwrap_or_else(panicked)
+    }
 }
 
 #[derive(Debug)]
@@ -42,7 +51,7 @@ pub(super) enum How {
 
 impl How {
     /// The call's task was lost: nobody knows how far it had come.
-    pub(super) fn panicked() -> Self {
+    fn panicked() -> Self {
         let text = "the call panicked; the log names the place".to_owned();
         Self::Attempted(Attempt { outcome: Outcome::Unknown, status: None, text })
     }
@@ -131,5 +140,63 @@ async fn look_up(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
             How::LookedUp(looked_up)
         }
         Asked::NotAsked => How::Unsent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncely_core::connector::{OnNotFound, OnUnknown};
+    use oncely_core::effect::next::{Asking, Next, Policy, next_step};
+    use oncely_core::effect::retry::Retry;
+    use oncely_core::key::Key;
+    use oncely_core::value::Value;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::store::claim::{Claim, Recorded};
+    use crate::task;
+    use crate::telemetry::Metrics;
+
+    fn held() -> Held {
+        let key = Key::from_bytes([7; 16]);
+        let claim = Claim {
+            key,
+            fence: 3,
+            event: key,
+            lane: key,
+            version: 0,
+            tenant: "t".into(),
+            business_id: "b".into(),
+            request: Some(b"a request".to_vec()),
+            after: Vec::new(),
+            history: Recorded::default(),
+        };
+        Held::new(uuid::Uuid::nil(), 0, claim)
+    }
+
+    #[tokio::test]
+    async fn w19_a_call_that_panics_leaves_its_claim_unknown_by_the_rule_of_its_class() {
+        let (lost, (told, ended)) = (held().without_request(), oneshot::channel());
+        let call = async move { panic!("canary with {:?}", held().claim.key) };
+        task::spawn_then("call", &Metrics::new().unwrap(), call, move |end| {
+            drop(told.send(Ended::of_task(end, lost)));
+        });
+        let Ended { held, how, .. } = ended.await.unwrap();
+        assert_eq!((held.claim.fence, held.claim.request.is_some()), (3, false), "the same claim");
+        let How::Attempted(attempt) = how else { panic!("{how:?}") };
+        assert_eq!((&attempt.outcome, attempt.status), (&Outcome::Unknown, None));
+        let asking = Some(Asking { settle_ms: 500, on_not_found: OnNotFound::Resend });
+        let next = |on_unknown, asking| {
+            let retry = Retry::new(5, 10, 1_000, 100_000).unwrap();
+            let policy = Policy { on_unknown, retry, key_window_ms: None, asking };
+            let is_failure = attempt.outcome.class().is_failure();
+            let history = held.claim.history.after_attempt(0, is_failure);
+            next_step(&policy, &history, &attempt.outcome, 0)
+        };
+        assert!(matches!(next(OnUnknown::RetrySameKey, None), Next::Unknown { .. }), "A: again");
+        assert!(matches!(next(OnUnknown::Reconcile, asking), Next::Asking { .. }), "B: asked for");
+        assert_eq!(next(OnUnknown::Hold, None), Next::Held { why: Why::UnknownOutcome }, "C: held");
+        let done = Next::Done { result: Value::Null };
+        assert_eq!(next(OnUnknown::AssumeDone, None), done, "as the file declares");
     }
 }

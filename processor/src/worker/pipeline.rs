@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use self::drain::Drain;
 use self::silence::Touch;
-use super::call::{self, Ended, How};
+use super::call::{self, Ended};
 use super::claims::{Claims, Held};
 use super::item::Item;
 use super::keeper::Positions;
@@ -393,10 +393,7 @@ impl Pipeline {
         let over = Arc::clone(&lane);
         let call = async move { call::call(&lane, held, &lease).await };
         task::spawn_then("call", &self.shared.process_metrics, call, move |end| {
-            let end = match end {
-                Ok(end) => end,
-                Err(_) => Ended { held: lost, how: How::panicked(), took: Duration::ZERO },
-            };
+            let end = Ended::of_task(end, lost);
             over.ended(end.held.claim.key, &end.how);
             crash::before(Step::Outcome);
             ended.send(end);
