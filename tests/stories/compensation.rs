@@ -148,6 +148,7 @@ async fn r39_t3_what_may_be_forgotten_is_not_taken_for_what_never_was() {
     void(&world, &names).await;
     world.until("both to be held", async || world.effects_in("held").await == 2).await;
     assert_eq!(calls(&world, REFUNDS), 0);
+    // The story has deleted what the books are compared with: no invariants.
     world.stop_all().await;
 }
 

@@ -1,6 +1,8 @@
 //! What must never happen, story by story, each on a topic and a database of its own.
 //!
-//! Names begin with the fault that a story is about. Every story ends with the invariants.
+//! Names begin with the fault that a story is about. Stories end with the invariants; where one cannot, since it
+//! has taken away or changed by hand what the books are compared with, a line at its end says so. Those of
+//! `checking` are about the checker itself, and those of `profiles` about the rig's providers, without a worker.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

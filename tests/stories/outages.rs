@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use oncely_rig::proxy::Mode;
-use oncely_tests::ledger::Ending;
+use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{charge, hook, note, receipt};
-use oncely_tests::{Wiring, World};
+use oncely_tests::world::{BOUND, Worker};
+use oncely_tests::{Event, Wiring, World};
 
 /// Room for the tables of a story, and little more.
 const DISK: u64 = 48 << 20;
@@ -119,5 +120,105 @@ async fn through_a_pooler_in_transaction_mode_each_effect_happens_once() {
     assert!(shared.await <= 8 + 4, "sessions share the pooler's connections");
     let log = world.workers[second].log();
     assert!(!log.contains("have no time-outs"), "the pooler gives its sessions their settings");
+    world.check_invariants().await;
+}
+
+/// As after a failover that somebody else did: the old primary answers on the connections that are open, and
+/// takes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e2_b31_a_demoted_primary_that_goes_on_answering_is_waited_out() {
+    let wiring = Wiring::invoices("demoted").effects([charge(), note()]);
+    let mut world = World::plan(wiring).lease_ms(900).own_postgres().start().await;
+    world.run().await;
+    world.run().await;
+    world.pay_many(1, 10, 2).await;
+    world.settled().await;
+    // These are on their way, and how they end cannot be put on record at first.
+    world.provider.hold_answers();
+    for name in world.pay_many(11, 6, 2).await {
+        world.owe("note", &name, Ending::DoneOrHeld);
+    }
+    world.provider.wait_held(12, BOUND).await.unwrap();
+    let connections = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE 'oncely %'";
+    assert!(world.count(connections).await > 0);
+    demote(&world, "on").await;
+    world.provider.release();
+    let refused = |world: &World| {
+        let mut logs = world.workers.iter().map(Worker::log);
+        logs.all(|log| log.contains("25006"))
+    };
+    world.until("refusals of every worker", async || refused(&world)).await;
+    for name in world.pay_many(17, 10, 2).await {
+        world.owe("note", &name, Ending::DoneOrHeld);
+    }
+    // Several leases long: nothing can be claimed, so nothing is sent.
+    let received = world.provider.counts().received;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.provider.counts().received, received, "no effect without a claim on record");
+    assert_eq!(world.count("SELECT count(*) FROM oncely.inbox").await, 16, "nothing was written");
+    assert_eq!(world.count("SELECT count(*) FROM oncely.parked").await, 0);
+    assert!(world.workers.iter_mut().all(Worker::runs), "an outage ends no process");
+    demote(&world, "off").await;
+    world.settled().await;
+    assert_eq!(world.count("SELECT count(*) FROM oncely.parked").await, 0);
+    world.check_invariants().await;
+}
+
+async fn demote(world: &World, read_only: &str) {
+    world.sql(&format!("ALTER SYSTEM SET default_transaction_read_only = {read_only}")).await;
+    world.sql("SELECT pg_reload_conf()").await;
+    // A connection learns of it between two statements.
+    let wanted = format!(
+        "SELECT count(*) FROM pg_settings WHERE name = 'default_transaction_read_only'
+        AND setting = '{read_only}'"
+    );
+    world.until_count("the setting", &wanted, 1).await;
+}
+
+/// Somebody else locks the rows of two entities in the other order than a batch does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e6_a_batch_that_loses_in_a_deadlock_is_run_again() {
+    const INVOICES: usize = 8;
+    let wiring = Wiring::invoices("deadlock").effects([charge()]);
+    let plan = World::plan(wiring).partitions(1).lease_ms(20_000).session_ms(30_000);
+    let mut world = plan.env("ONCELY_SHUTDOWN_GRACE", "40s").start().await;
+    let worker = world.run().await;
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name LIKE 'oncely %' AND wait_event_type = 'Lock'";
+    let lock = |order: &str| {
+        let known = "SELECT 1 FROM oncely.entity WHERE version = 1";
+        format!("{known} ORDER BY key {order} LIMIT 1 FOR UPDATE")
+    };
+    let mut other = world.postgres().connect(&world.name).await.unwrap();
+    // The batch looks for a deadlock first, and so is the one that gives way.
+    other.run("SET deadlock_timeout = '30s'").await.unwrap();
+    let mut first = 1;
+    while world.count(deadlocks).await == 0 {
+        assert!(first < 20 * INVOICES, "a batch always came in pieces");
+        let names = (first..first + INVOICES).map(World::invoice);
+        let names: Vec<String> = names.collect();
+        first += INVOICES;
+        for name in &names {
+            world.event(&Event::past_due(name, 1), 0, Fate::Applied).await;
+        }
+        world.settled().await;
+        other.run(&format!("BEGIN; {}", lock("DESC"))).await.unwrap();
+        // Written while nobody reads, so that they come as one batch.
+        world.workers[worker].freeze();
+        for name in &names {
+            world.owe("charge", name, Ending::Done);
+            world.event(&Event::paid(name, 2), 0, Fate::Applied).await;
+        }
+        world.workers[worker].thaw();
+        world.until("a batch that waits", async || world.count(waits).await > 0).await;
+        other.run(&lock("ASC")).await.unwrap();
+        other.run("COMMIT").await.unwrap();
+        world.settled().await;
+        // Who lost tells the statistics a moment later.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
+    assert_eq!(world.count("SELECT count(*) FROM oncely.parked").await, 0, "no event pays for it");
     world.check_invariants().await;
 }

@@ -139,10 +139,12 @@ impl World {
             return Some(format!("{} deferred events, first {:?}", deferred.len(), deferred[0]));
         }
         let topic = self.topic();
+        // Of a topic that was made anew the older one's stay, and move no more.
         let positions = self
             .sql(&format!(
                 "SELECT partition, position FROM oncely.progress
-                 WHERE group_name = '{}' AND topic = '{topic}' AND stopped IS NULL",
+                 WHERE group_name = '{}' AND topic = '{topic}' AND stopped IS NULL
+                 ORDER BY updated_at DESC",
                 self.group()
             ))
             .await;
