@@ -12,6 +12,7 @@
 CREATE TABLE oncely.connector (
     id         integer     NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     seen_at    timestamptz NOT NULL DEFAULT now(),
+    registered_at timestamptz NOT NULL DEFAULT now(),
     name       text        NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 100),
     scope      text        NOT NULL CHECK (length(scope) BETWEEN 1 AND 100),
     group_name text        NOT NULL CHECK (length(group_name) BETWEEN 1 AND 249),

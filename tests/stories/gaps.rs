@@ -152,6 +152,37 @@ async fn at_its_time_the_lowest_applies_and_the_missing_one_is_stale() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_time_is_not_over_while_what_is_missing_lies_unread() {
+    let wiring = wiring("gap-unread", "{ wait: 1s, then: apply, first: 1 }");
+    let mut world = World::plan(wiring).start().await;
+    let worker = world.run().await;
+    let names: Vec<String> = (1..=4).map(World::invoice).collect();
+    for name in &names {
+        let [_, paid, voided] = life(name);
+        send(&world, &voided, 1, Fate::Applied).await;
+        send(&world, &paid, 1, Fate::Applied).await;
+    }
+    world.until_count("all to wait", WAITING, 8).await;
+    world.workers[worker].kill9().await;
+    // Nobody reads, and what is missing is written: behind much else.
+    pay_others(&world).await;
+    for name in &names {
+        let [past_due, ..] = life(name);
+        send(&world, &past_due, 0, Fate::Applied).await;
+    }
+    let over = "SELECT count(*) FROM oncely.deferred WHERE due_at < now() AND closed_at IS NULL";
+    world.until_count("their time to come", over, 8).await;
+    world.run().await;
+    world.settled().await;
+    for name in &names {
+        let ids = life(name).map(|event| event.id);
+        assert_eq!(hooks(&world, name).await, ids, "in order, and none was passed over");
+    }
+    assert_eq!(world.count("SELECT count(*) FROM oncely.deferred WHERE escalated").await, 0);
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_its_time_it_is_quarantined_and_a_person_runs_it_later() {
     let wiring = wiring("gap-parked", "{ wait: 1s, then: quarantine }");
     let mut world = World::plan(wiring).unsampled().start().await;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use oncely_core::decide::{DeferredNew, DeferredRow, Ending, InboxRow, Place, Plan, Waits};
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
@@ -25,12 +26,12 @@ pub struct Standing {
 }
 
 /// Loads it; of each entity at most the `limit` lowest of the events that wait. What `deciding`, parked rows, hold
-/// back is held back by them no more.
+/// back is held back by them no more. Nothing is overdue whose time came after `read_until`.
 pub async fn standing(
     tx: &mut PgConnection,
     connector: i32,
-    entities: &[Key],
-    deciding: &[i64],
+    (entities, deciding): (&[Key], &[i64]),
+    read_until: Option<DateTime<Utc>>,
     limit: i64,
 ) -> Result<Standing> {
     let rows = query_file!(
@@ -38,7 +39,8 @@ pub async fn standing(
         &uuids(entities),
         deciding,
         limit,
-        connector
+        connector,
+        read_until
     );
     let mut standing = Standing::default();
     for row in rows.fetch_all(tx).await? {
@@ -225,16 +227,35 @@ pub enum Look {
     All,
 }
 
+/// The database's moment, and whether the time of an event has come since `read_until`.
+pub async fn timed(
+    connection: &mut PgConnection,
+    connector: i32,
+    read_until: Option<DateTime<Utc>>,
+) -> Result<(DateTime<Utc>, bool)> {
+    let row = query_file!("src/store/sql/deferred_timed.sql", connector, read_until);
+    let row = row.fetch_one(connection).await?;
+    Ok((row.now, row.any))
+}
+
 /// Entities of a connector of which a deferred event may go. `holding`: parked records hold later events back.
+/// Nobody's time has come after `read_until`.
 pub async fn due(
     connection: &mut PgConnection,
     connector: i32,
     holding: bool,
-    look: Look,
+    (look, read_until): (Look, Option<DateTime<Utc>>),
     limit: i64,
 ) -> Result<Vec<Key>> {
     let all = look == Look::All;
-    let rows = query_file_scalar!("src/store/sql/deferred_due.sql", connector, holding, limit, all);
+    let rows = query_file_scalar!(
+        "src/store/sql/deferred_due.sql",
+        connector,
+        holding,
+        limit,
+        all,
+        read_until
+    );
     let mut due: Vec<Key> = rows.fetch_all(connection).await?.into_iter().map(key).collect();
     due.sort_unstable();
     Ok(due)

@@ -74,8 +74,14 @@ pub(super) async fn load(
     if entities.is_empty() {
         return Ok(Vec::new());
     }
-    let standing =
-        deferred::standing(tx, shared.connector_id, entities, deciding, ROWS_MAX).await?;
+    let standing = deferred::standing(
+        tx,
+        shared.connector_id,
+        (entities, deciding),
+        shared.read_until.get(),
+        ROWS_MAX,
+    )
+    .await?;
     known.waits = standing.waits;
     known.inbox.extend(standing.inbox);
     let mut bytes: usize = 0;

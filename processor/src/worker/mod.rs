@@ -15,6 +15,7 @@
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
 //! - [`memory`] – whether it outlives what can come again
 //! - [`backlog`] – how much may be open before nothing new is taken
+//! - [`caught_up`] – up to when everything in the topics has been read
 //! - [`lease`], [`claims`] – the right to send
 //! - [`failover`] – tells of a database that is another one than before
 //! - [`mailbox`] – the way to a pipeline, which may have ended
@@ -27,6 +28,7 @@
 mod age;
 mod backlog;
 mod call;
+mod caught_up;
 mod claims;
 mod deferred;
 mod endpoints;
@@ -75,6 +77,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use self::backlog::Backlog;
+use self::caught_up::ReadUntil;
 use self::claims::Held;
 pub use self::headers::{decode as read_headers, encode as write_headers};
 use self::keeper::Positions;
@@ -103,6 +106,7 @@ struct Shared {
     metrics: ConnectorMetrics,
     process_metrics: Metrics,
     backlog: Backlog,
+    read_until: ReadUntil,
     /// Wakes the comparison of claims: one may have been lost sight of.
     adopt: Notify,
     /// Something may have come into the outbox.

@@ -96,7 +96,8 @@ impl Redriver {
         let is_time = self.looked_last.is_none_or(|last| clock::since(last) >= LOOK_EVERY);
         let look = if is_time { Look::All } else { Look::Young };
         let due = self.session.patience().bounded(async {
-            deferred::due(self.session.connection().await?, id, holding, look, SLICE).await
+            let when = (look, shared.read_until.get());
+            deferred::due(self.session.connection().await?, id, holding, when, SLICE).await
         });
         let due = match due.await {
             Ok(due) => due,

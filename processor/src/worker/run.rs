@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::backlog::Backlog;
+use super::caught_up;
 use super::claims::Claims;
 use super::deferred::Releasing;
 use super::keeper::Keeper;
@@ -112,6 +113,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         metrics: parts.metrics.connector(&ConnectorShape::of(&parts.connector)),
         process_metrics: parts.metrics.clone(),
         backlog: Backlog::new(parts.connector.failure.open_effects_max),
+        read_until: caught_up::ReadUntil::default(),
         adopt: Notify::new(),
         outbox: Notify::new(),
         redrive: Notify::new(),
@@ -354,6 +356,11 @@ fn start_parts(
         pipeline: pipeline.clone(),
     };
     vital.spawn("starter", starter_part.run());
+    if caught_up::matters(&parts.connector) {
+        let stop = parts.stop.clone();
+        let watch = caught_up::watch(shared(), admin.clone(), session("caught up"), stop);
+        vital.spawn("caught up", watch);
+    }
     vital.spawn("topics", watch_topics(shared(), admin, pipeline.clone()));
     let sweeper = Sweeper {
         shared: shared(),

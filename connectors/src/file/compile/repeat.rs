@@ -11,8 +11,10 @@ use super::super::words::{Millis, Window};
 use super::Compiler;
 use super::call::header_name;
 
-const ATTEMPTS: u32 = 8;
-const ATTEMPTS_MAX: u32 = 100;
+/// Without a word in the file only time bounds the attempts: a provider may be away for hours, and attempts that
+/// are minutes apart burden nobody.
+const ATTEMPTS: u32 = 1_000;
+const ATTEMPTS_MAX: u32 = 1_000;
 const BACKOFF_MS: (u64, u64) = (1_000, 600_000);
 const ELAPSED_MS: u64 = 20 * 3_600_000;
 

@@ -237,7 +237,8 @@ pub(crate) struct RawTimeout {
 #[serde(expecting = "a map", deny_unknown_fields)]
 #[schemars(rename = "Retry")]
 pub(crate) struct RawRetry {
-    /// The first one counts; throttled ones and those with refused credentials do not. 8 unless set.
+    /// The first one counts; throttled ones and those with refused credentials do not. Unless set,
+    /// only `max_elapsed` ends them.
     pub(crate) attempts: Option<Field<u32>>,
     /// Shortest and longest wait, doubling; `1s..10m` unless set.
     pub(crate) backoff: Option<Field<Backoff>>,

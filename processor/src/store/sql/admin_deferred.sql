@@ -1,5 +1,5 @@
 -- Events that wait, in the order in which they may go; closed ones as well where asked for.
-SELECT d.id, d.deferred_at, nullif(d.due_at, 'infinity') AS due_at, d.cause, d.version, d.tenant,
+SELECT d.id, d.deferred_at, CASE WHEN isfinite(d.due_at) THEN d.due_at WHEN d.due_at < now() THEN d.deferred_at END AS due_at, d.cause, d.version, d.tenant,
        d.business_id, d.entity, s.topic AS "topic?", d.record_partition, d.record_offset, d.closed_at, d.closed_as,
        d.escalated, c.name AS "connector?", greatest(e.version, p.version) AS "reached?", h.id AS "behind?"
 FROM oncely.deferred AS d

@@ -1,6 +1,6 @@
 -- Their time has come, by a person's word. Those behind a parked record wait for a word on that one.
 UPDATE oncely.deferred AS d
-SET due_at = now()
+SET due_at = '-infinity'
 FROM oncely.connector AS c
 WHERE c.id = d.connector AND d.closed_at IS NULL AND d.due_at < 'infinity'
   AND ($1::bigint[] IS NULL OR d.id = ANY($1))
