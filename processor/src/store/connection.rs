@@ -18,7 +18,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Transaction};
 use tokio::sync::watch;
 
 use super::error::{Result, Said, StoreError};
-use super::failover::Whereabouts;
+use super::failover::{Met, Whereabouts, unavailable};
 
 /// Longest time one statement may take on the server.
 pub const STATEMENT_MS_MAX: u64 = 30_000;
@@ -154,6 +154,34 @@ impl Settings {
     }
 }
 
+/// Puts on record that the database has failed over. Whoever has found it may lose patience; the recording
+/// goes on, since with many open effects it takes longer than any patience.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "its loss is seen by the next connection, which begins anew"
+)]
+async fn record(
+    whereabouts: &Whereabouts,
+    mut connection: PgConnection,
+    moved: watch::Sender<u64>,
+) -> Result<(PgConnection, Met)> {
+    let busy = || unavailable("its failover is being put on record", "failover");
+    let recording = whereabouts.recording().ok_or_else(busy)?;
+    let whereabouts = whereabouts.clone();
+    let recorded = tokio::spawn(async move {
+        let met = whereabouts.meet(&mut connection, Some(&recording)).await?;
+        if met.is_some_and(|met| met.moved) {
+            moved.send_modify(|times| *times = times.wrapping_add(1));
+        }
+        Ok::<_, StoreError>((connection, met))
+    });
+    match recorded.await {
+        Ok(Ok((connection, Some(met)))) => Ok((connection, met)),
+        Ok(Err(error)) => Err(error),
+        Ok(Ok((_, None))) | Err(_) => Err(busy()),
+    }
+}
+
 /// One task's connection, opened again when it broke.
 #[derive(Debug)]
 pub struct Session {
@@ -186,23 +214,31 @@ impl Session {
             Some(connection) if self.made_at == moved => connection,
             Some(_) | None => {
                 self.made_at = moved;
-                let mut connection = self.settings.connect(&self.task).await?;
-                self.meet(&mut connection).await?;
-                connection
+                let connection = self.settings.connect(&self.task).await?;
+                self.meet(connection).await?
             }
         };
         Ok(self.connection.insert(connection))
     }
 
-    async fn meet(&mut self, connection: &mut PgConnection) -> Result<()> {
-        let Some(whereabouts) = &self.settings.whereabouts else { return Ok(()) };
-        let met = whereabouts.meet(connection).await?;
+    /// Gives the connection back when it leads to where this process is.
+    async fn meet(&mut self, mut connection: PgConnection) -> Result<PgConnection> {
+        let Some(whereabouts) = &self.settings.whereabouts else { return Ok(connection) };
+        let met = match whereabouts.meet(&mut connection, None).await? {
+            Some(met) => met,
+            None => {
+                let met;
+                (connection, met) =
+                    record(whereabouts, connection, self.settings.moved.clone()).await?;
+                met
+            }
+        };
         self.generation = met.generation;
         if met.moved {
             self.database_moved();
             self.made_at = *self.settings.moved.borrow();
         }
-        Ok(())
+        Ok(connection)
     }
 
     /// Looks once more where the connection leads to: behind a pooler it stays while the server changes.
@@ -210,9 +246,8 @@ impl Session {
     /// # Errors
     /// As [`Session::connection`].
     pub async fn confirm(&mut self) -> Result<()> {
-        let Some(mut connection) = self.connection.take() else { return Ok(()) };
-        self.meet(&mut connection).await?;
-        self.connection = Some(connection);
+        let Some(connection) = self.connection.take() else { return Ok(()) };
+        self.connection = Some(self.meet(connection).await?);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! every worker goes on under a new id; what is open may have been sent. The core decides
 //! ([`oncely_core::failover`]); what it needs of the past is this process's [`Whereabouts`].
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oncely_core::failover::{EPOCHS_SKIPPED, Meeting, Memory, Server, Stand};
@@ -20,6 +21,8 @@ const RACES_MAX: u32 = 5;
 /// What there is to tell of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
+    /// It was found, and is being put on record; with many open effects that takes minutes.
+    Begun { before: Server, now: Server },
     /// It was found and put on record by this process.
     Recorded(Recorded),
     /// This process has noticed it. `lost`: what it knows may be forgotten there.
@@ -49,7 +52,19 @@ struct Inner {
     /// A failover loses nothing, by the settings.
     lossless: bool,
     lease_ms: i32,
+    /// A connection of this process is putting a failover on record.
+    recording: AtomicBool,
     tell: Box<dyn Fn(&Told) + Send + Sync>,
+}
+
+/// The right to put a failover on record, of one connection of a process at a time.
+#[derive(Debug)]
+pub(super) struct Recording(Whereabouts);
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.0.0.recording.store(false, Ordering::Release);
+    }
 }
 
 impl std::fmt::Debug for Whereabouts {
@@ -76,7 +91,14 @@ impl Whereabouts {
         tell: impl Fn(&Told) + Send + Sync + 'static,
     ) -> Self {
         let memory = Mutex::default();
-        Self(Arc::new(Inner { memory, lossless, lease_ms, tell: Box::new(tell) }))
+        let recording = AtomicBool::new(false);
+        Self(Arc::new(Inner { memory, lossless, lease_ms, recording, tell: Box::new(tell) }))
+    }
+
+    /// `None`: another connection of this process is at it.
+    pub(super) fn recording(&self) -> Option<Recording> {
+        let taken = self.0.recording.swap(true, Ordering::AcqRel);
+        (!taken).then(|| Recording(self.clone()))
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -84,11 +106,16 @@ impl Whereabouts {
     }
 
     /// Finds out where a connection leads to; afterwards that is on record, and everything that may be lost
-    /// there has been taken back.
+    /// there has been taken back. `None`: that has yet to be put on record, which takes a [`Recording`] and may
+    /// take minutes.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] for a server that was left; as every query.
-    pub(super) async fn meet(&self, connection: &mut PgConnection) -> Result<Met> {
+    pub(super) async fn meet(
+        &self,
+        connection: &mut PgConnection,
+        recording: Option<&Recording>,
+    ) -> Result<Option<Met>> {
         // Put on record here, and whether it may have lost something.
         let mut recorded_loss = None;
         for _ in 0..RACES_MAX {
@@ -108,18 +135,24 @@ impl Whereabouts {
             };
             let number = seen.stand.map_or(0, |stand| stand.number);
             match met {
-                Meeting::Same => return Ok(Met { generation, moved: false }),
+                Meeting::Same => return Ok(Some(Met { generation, moved: false })),
                 Meeting::Goes | Meeting::Lost => {
                     let lost = met == Meeting::Lost || recorded_loss == Some(true);
                     if known.is_some() || recorded_loss.is_some() {
                         (self.0.tell)(&Told::Noticed { number, lost });
                     }
-                    return Ok(Met { generation, moved: known.is_some() });
+                    return Ok(Some(Met { generation, moved: known.is_some() }));
                 }
                 Meeting::Left => {
                     return Err(unavailable("the server was replaced by another one", "left"));
                 }
                 Meeting::Moved => {
+                    if let Some(stand) = &seen.stand {
+                        if recording.is_none() {
+                            return Ok(None);
+                        }
+                        (self.0.tell)(&Told::Begun { before: stand.server, now: seen.server });
+                    }
                     if let Some(recorded) = self.record(connection, &seen).await? {
                         recorded_loss = Some(!recorded.lossless);
                         (self.0.tell)(&Told::Recorded(recorded));
@@ -177,7 +210,7 @@ impl Whereabouts {
     }
 }
 
-fn unavailable(why: &'static str, code: &str) -> StoreError {
+pub(super) fn unavailable(why: &'static str, code: &str) -> StoreError {
     let source = Said(sqlx::Error::Configuration(why.into()));
     StoreError::Unavailable { code: code.to_owned(), source }
 }

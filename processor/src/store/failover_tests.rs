@@ -2,8 +2,10 @@
 //! taken back with it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use oncely_core::progress::Witness;
+use sqlx::raw_sql;
 use uuid::Uuid;
 
 use super::database_tests::World;
@@ -91,13 +93,14 @@ async fn w10_e3_what_may_be_lost_is_taken_back_once_by_whoever_is_first() {
     other.confirm().await.unwrap();
     assert_eq!((session.generation(), other.generation()), (1, 1));
     let heard = told.lock().unwrap().clone();
-    let Told::Recorded(Recorded { number, before, now, lossless, positions, effects }) = heard[0]
+    assert!(matches!(heard[0], Told::Begun { .. }), "{heard:?}");
+    let Told::Recorded(Recorded { number, before, now, lossless, positions, effects }) = heard[1]
     else {
         panic!("{heard:?}")
     };
     assert_eq!((number, lossless, positions, effects), (2, false, 1, 3));
     assert_eq!((before.timeline - now.timeline, before.system), (6, now.system));
-    assert_eq!(heard[1..], [Told::Noticed { number: 2, lost: true }], "told once in a process");
+    assert_eq!(heard[2..], [Told::Noticed { number: 2, lost: true }], "told once in a process");
 
     let rows = "SELECT left(key::text, 2) || status || suspect::int || (worker IS NULL)::int
         || coalesce((due_at > now() + interval '4 s')::int::text, '-')
@@ -145,8 +148,36 @@ async fn w10_a_failover_that_keeps_everything_takes_nothing_back() {
     let row = progress::load(c, &topic()).await.unwrap().remove(0);
     assert_eq!((row.epoch, row.suspect), (1, None));
     let heard = told.lock().unwrap().clone();
-    assert!(matches!(heard[0], Told::Recorded(Recorded { lossless: true, .. })), "{heard:?}");
-    assert_eq!(heard[1..], [Told::Noticed { number: 2, lost: false }]);
+    assert!(matches!(heard[1], Told::Recorded(Recorded { lossless: true, .. })), "{heard:?}");
+    assert_eq!(heard[2..], [Told::Noticed { number: 2, lost: false }]);
+}
+
+#[tokio::test]
+async fn w10_a_recording_outlives_the_patience_of_whoever_began_it() {
+    let world = World::new().await;
+    let (settings, _) = process(&world, false);
+    let mut session = Session::new(settings.clone(), "one");
+    session.connection().await.unwrap();
+    moves(&world).await;
+    // Something holds the rows that it has to change, for longer than the first one waits.
+    let mut holder = Session::new(settings, "holder");
+    let mut blocker = Settings::parse(&world.url()).unwrap().connect("blocker").await.unwrap();
+    let lock = "BEGIN; LOCK TABLE oncely.progress IN ACCESS EXCLUSIVE MODE";
+    raw_sql(lock).execute(&mut blocker).await.unwrap();
+    let impatient = tokio::time::timeout(Duration::from_millis(300), session.confirm());
+    assert!(impatient.await.is_err());
+    let busy = holder.connection().await.map(drop).unwrap_err().to_string();
+    assert!(busy.contains("failover"), "{busy}");
+    raw_sql("ROLLBACK").execute(&mut blocker).await.unwrap();
+    let recorded = "SELECT max(number)::text FROM oncely.failover";
+    let is_recorded = async {
+        while world.text(recorded).await != "2" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), is_recorded).await.expect("it goes on");
+    holder.connection().await.unwrap();
+    assert_eq!(holder.generation(), 1);
 }
 
 #[tokio::test]

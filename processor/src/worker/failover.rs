@@ -15,6 +15,12 @@ pub(super) fn watch(lossless: bool, lease_ms: i32, metrics: &Metrics) -> Whereab
 
 fn tell(told: &Told, metrics: &Metrics) {
     match *told {
+        Told::Begun { before, now } => tracing::warn!(
+            timeline_before = before.timeline,
+            timeline = now.timeline,
+            "the database has failed over: what may be lost is being put on record, which takes \
+             minutes where very many effects are open; nothing is sent meanwhile"
+        ),
         Told::Recorded(Recorded { number, before, now, lossless, positions, effects }) => {
             let (timeline_before, timeline) = (before.timeline, now.timeline);
             let system_changed = before.system != now.system;

@@ -1,2 +1,2 @@
 -- What follows may touch every open effect.
-SET LOCAL statement_timeout = '5min'
+SET LOCAL statement_timeout = '1h'
