@@ -66,12 +66,21 @@ pub struct Owed {
 }
 
 /// The story's own books.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
     pub sent: Vec<Sent>,
+    /// Since when the topic is the one that it is, by the database's clock.
+    pub since: String,
     pub owed: BTreeMap<Owed, Ending>,
     /// Changes made by a person through the command line.
     pub overrides: u64,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        let (sent, since, owed) = (Vec::new(), "-infinity".to_owned(), BTreeMap::new());
+        Self { sent, since, owed, overrides: 0 }
+    }
 }
 
 /// Whether its first copy is remembered under its id.

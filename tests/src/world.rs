@@ -158,8 +158,11 @@ impl World {
     }
 
     /// Strikes the records of a topic that is gone from the books.
-    pub fn forget_topic(&self) {
-        self.ledger().sent.clear();
+    pub async fn forget_topic(&self) {
+        let now = self.sql("SELECT now()").await;
+        let mut ledger = self.ledger();
+        ledger.since.clone_from(now[0][0].as_ref().unwrap());
+        ledger.sent.clear();
     }
 
     /// Whether committed offsets are watched.

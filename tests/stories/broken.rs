@@ -37,7 +37,7 @@ async fn br2_k12_a_topic_made_anew_under_a_running_worker_loses_nothing_in_silen
     let topic = world.topic().to_owned();
     world.kafka().delete_topic(&topic).await.unwrap();
     world.kafka().create_topic(&topic, 1, &[]).await.unwrap();
-    world.forget_topic();
+    world.forget_topic().await;
     world.pay_many(4, 8, 1).await;
     let stopped = "SELECT count(*) FROM oncely.progress WHERE stopped IS NOT NULL";
     world
@@ -66,7 +66,7 @@ async fn br2_k12_a_topic_made_anew_and_filled_while_nobody_fetched_is_noticed_so
     world.workers[worker].freeze();
     world.kafka().delete_topic(&topic).await.unwrap();
     world.kafka().create_topic(&topic, 1, &[]).await.unwrap();
-    world.forget_topic();
+    world.forget_topic().await;
     // The position fits the new topic as well: its offset is there.
     world.pay_many(3, 6, 1).await;
     world.workers[worker].thaw();

@@ -144,7 +144,7 @@ async fn k12_a_topic_made_anew_stops_until_a_person_accepts_it() {
     let topic = world.topic().to_owned();
     world.kafka().delete_topic(&topic).await.unwrap();
     world.kafka().create_topic(&topic, 1, &[]).await.unwrap();
-    world.forget_topic();
+    world.forget_topic().await;
     // One that is known, from a record that is gone, and two that are new.
     world.event(&Event::paid(&World::invoice(1), 1), 0, Fate::Ignored).await;
     world.pay_many(6, 2, 1).await;

@@ -39,12 +39,12 @@ impl Tables {
         let topic = world.topic();
         let place = |row: &Row| (number(row, 0), number(row, 1));
         // Of the topic as it is now: one of its name that was deleted had other records at the same places.
+        let since = world.ledger().since.clone();
         let inbox = world
             .sql(&format!(
                 "SELECT i.first_partition, i.first_offset, i.outcome, i.entity, i.version
-                 FROM oncely.inbox i
-                 WHERE i.source IN (SELECT max(id) FROM oncely.source
-                                    WHERE topic = '{topic}' GROUP BY connector)"
+                 FROM oncely.inbox i JOIN oncely.source s ON s.id = i.source
+                 WHERE s.topic = '{topic}' AND i.first_seen_at >= '{since}'"
             ))
             .await;
         let parked = world
