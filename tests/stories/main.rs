@@ -15,6 +15,7 @@
     reason = "a failed test should stop at once"
 )]
 
+mod addresses;
 mod broken;
 mod chaos;
 mod checking;

@@ -41,6 +41,17 @@ pub enum Performed {
     NotSent,
 }
 
+/// A stored request that goes to another scheme, host or port than the connector file now names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Scheme, host and port, as in the request and as in the file.
+    pub from: String,
+    pub to: String,
+    /// The same request to there; `None`: its path does not begin as the file's url does,
+    /// so nobody has said where it belongs.
+    pub request: Option<Request>,
+}
+
 /// What became of a look-up.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
@@ -160,6 +171,15 @@ impl Performer {
 }
 
 impl Performer {
+    /// Whether the file has another scheme, host or port by now than when `request` was made. Only where
+    /// the file alone names them: what an event named stays where it was, behind the guard.
+    pub fn moved(&self, request: &Request) -> Option<Moved> {
+        match (&self.kind, request) {
+            (Kind::Http(http), Request::Http(request)) => http.moved(request),
+            (Kind::Http(_) | Kind::Email(_), _) => None,
+        }
+    }
+
     /// Asks the provider once whether the effect took place, by the effect's look-up. Bounded as
     /// [`Performer::perform`] is; `may_send` is asked before connecting.
     pub async fn look_up<F>(&self, key: &Key, request: &HttpRequest, may_send: F) -> Asked

@@ -264,6 +264,45 @@ async fn s13_a_stored_request_to_another_host_gets_no_credential() {
 }
 
 #[tokio::test]
+async fn a_request_of_another_host_goes_where_the_file_says_now_or_nobody_has_said() {
+    let now = |url: &str| performer(&http(url));
+    let stored = |url: &str| post(url, "{}");
+    let there = |url: &str, old: &str| {
+        let moved = now(url).moved(&stored(old))?;
+        let request = moved.request.map(|request| match request {
+            Request::Http(request) => {
+                assert_eq!(request.body.as_deref(), Some("{}"));
+                request.url.to_string()
+            }
+            other @ (Request::Email(_) | Request::Record(_)) => panic!("{other:?}"),
+        });
+        Some((moved.from, moved.to, request))
+    };
+    for (url, old, want) in [
+        ("http://new:81/v1/{{ event.id }}", "http://old/v1/7?a=b", "http://new:81/v1/7?a=b"),
+        ("https://new/charge", "http://new/charge", "https://new/charge"),
+        ("http://new:9/charge", "http://new:8/charge", "http://new:9/charge"),
+        ("http://new?id={{ event.id }}", "http://old/?id=%20", "http://new/?id=%20"),
+    ] {
+        let (from, to, request) = there(url, old).unwrap();
+        assert!(old.starts_with(&from) && want.starts_with(&to), "{from} {to}");
+        assert_eq!(request.as_deref(), Some(want));
+    }
+    for (url, old) in [
+        ("http://new:80/v1/charge", "http://new/v1/charge"),
+        ("http://NEW/v1/charge", "http://new/v1/other"),
+        ("{{ event.url }}", "http://anywhere/"),
+        ("http://new/", "no url"),
+    ] {
+        assert_eq!(there(url, old), None, "{url} {old}");
+    }
+    let none = there("http://new/v2/charge", "http://old/v1/charge").unwrap();
+    assert_eq!(none, ("http://old".to_owned(), "http://new".to_owned(), None));
+    let beside = there("http://new.example/", "http://new.example.org/").unwrap();
+    assert_eq!(beside.2.as_deref(), Some("http://new.example/"));
+}
+
+#[tokio::test]
 async fn a_stored_request_of_another_type_halts() {
     let mail = Request::Email(EmailRequest {
         from: "a@example.org".into(),

@@ -262,6 +262,17 @@ pub async fn results(
         .collect()
 }
 
+/// Stores requests of claims in the place of those that they were made from.
+///
+/// # Errors
+/// As every query.
+pub async fn replace_requests(tx: &mut PgConnection, requests: &[(Key, Vec<u8>)]) -> Result<()> {
+    let key = uuids(requests.iter().map(|(key, _)| key));
+    let bytes: Vec<_> = requests.iter().map(|(_, bytes)| bytes.clone()).collect();
+    query_file!("src/store/sql/effect_readdress.sql", &key, &bytes).execute(tx).await?;
+    Ok(())
+}
+
 /// Stores the bytes of late requests with their claims.
 pub async fn store_requests(tx: &mut PgConnection, requests: &[(Key, Vec<u8>)]) -> Result<()> {
     let key = uuids(requests.iter().map(|(key, _)| key));

@@ -13,6 +13,7 @@ use oncely_core::effect::request::Request;
 use super::claims::Held;
 use super::lane::Lane;
 use super::lease::Lease;
+use super::moved;
 use crate::clock;
 use crate::crash::{self, Step};
 use crate::task::Panicked;
@@ -45,6 +46,8 @@ pub(super) enum How {
     Refused(String),
     /// Nothing may be sent again, and nobody can be asked.
     Held(Why),
+    /// It may not go to the host that the file now names, for this reason.
+    Moved(String),
     /// It counts as done, as the file says of what is unknown.
     Assumed,
 }
@@ -61,7 +64,9 @@ impl How {
         match self {
             Self::Attempted(attempt) => attempt.status,
             Self::LookedUp(looked_up) => looked_up.status,
-            Self::Unsent | Self::Refused(_) | Self::Held(_) | Self::Assumed => None,
+            Self::Unsent | Self::Refused(_) | Self::Held(_) | Self::Moved(_) | Self::Assumed => {
+                None
+            }
         }
     }
 }
@@ -94,6 +99,10 @@ async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
         Ok(request) => request,
         Err(error) => return How::Refused(format!("the stored request cannot be read: {error}")),
     };
+    if let Some(moved) = lane.performer.moved(&request) {
+        // What may go there was turned when it was claimed: this one goes back, to be claimed anew.
+        return moved::note(&moved, &claim.history).map_or(How::Unsent, How::Moved);
+    }
     if let Some(why) = lane.endpoints.as_ref().and_then(|endpoints| endpoints.refusal(&request)) {
         return How::Refused(why);
     }
@@ -137,7 +146,11 @@ async fn look_up(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     match lane.performer.look_up(key, request, move || lease.may_send(worker)).await {
         Asked::Answered(looked_up) => {
             crash::after(Step::LookUp);
-            How::LookedUp(looked_up)
+            let is_missing = looked_up.finding == Finding::NotFound;
+            // That one host does not know it says nothing of another.
+            let moved = if is_missing { moved::moved(lane, held) } else { None };
+            let why = moved.and_then(|moved| moved::note(&moved, &held.claim.history));
+            why.map_or(How::LookedUp(looked_up), How::Moved)
         }
         Asked::NotAsked => How::Unsent,
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncely_connectors::effect::performer::Performer;
+use oncely_connectors::effect::performer::{Moved, Performer};
 use oncely_core::connector::{CallRule, Limits, Rate};
 use oncely_core::effect::circuit::{Cause, Circuit, OUTAGE_AFTER, Sign, Turned};
 use oncely_core::effect::lookup::Finding;
@@ -40,6 +40,8 @@ pub(super) struct Lane {
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
     backlog: AtomicBool,
+    /// It was told that stored requests go to another host than when they were made.
+    told_moved: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,7 @@ impl Lane {
                 closed: false,
             }),
             backlog: AtomicBool::new(true),
+            told_moved: AtomicBool::new(false),
         }
     }
 
@@ -191,6 +194,19 @@ impl Lane {
         }
     }
 
+    /// Said once, however many requests are turned.
+    pub(super) fn tell_moved(&self, moved: &Moved) {
+        if !self.told_moved.swap(true, Ordering::Relaxed) {
+            let (effect, from, to) = (&*self.name, &moved.from, &moved.to);
+            tracing::info!(
+                effect,
+                from,
+                to,
+                "requests that were made for another host go where the connector file says now"
+            );
+        }
+    }
+
     /// Why calls do not go through, if they do not.
     pub(super) fn open(&self) -> Option<Cause> {
         self.state().circuit.open()
@@ -233,7 +249,7 @@ fn sign(how: &How) -> Option<Sign> {
             Finding::Halted => Some(Sign::Refused),
             Finding::Unaskable => None,
         },
-        How::Unsent | How::Refused(_) | How::Held(_) | How::Assumed => None,
+        How::Unsent | How::Refused(_) | How::Held(_) | How::Moved(_) | How::Assumed => None,
     }
 }
 

@@ -23,6 +23,7 @@
 //! - [`parked`] – records that were set aside: reasons, log lines
 //! - [`outbox`] – records that are published, dead letters for a topic
 //! - [`redrive`] – parked records that a person wants decided again
+//! - [`moved`] – requests of a provider whose host is another one by now
 //! - [`late`], [`lines`], [`headers`] – requests and ledger lines made from results; headers as bytes
 
 mod age;
@@ -44,6 +45,7 @@ mod lease;
 mod lines;
 mod mailbox;
 pub(crate) mod memory;
+mod moved;
 mod outbox;
 mod outcomes;
 mod parked;

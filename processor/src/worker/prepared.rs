@@ -46,6 +46,9 @@ pub(super) fn prepare(shared: &Shared, ended: Ended) -> Prepared {
     let (seen, settlement) = match (how, lane) {
         (How::Unsent, _) | (_, None) => (Seen::Nothing, None),
         (How::Held(why), Some(_)) => (Seen::Nothing, Some(held_back(&held, why))),
+        (How::Moved(note), Some(_)) => {
+            (Seen::Nothing, Some(Settlement { note, ..unchanged(&held, Status::Held) }))
+        }
         (How::Assumed, Some(_)) => (Seen::Nothing, Some(assumed(&held))),
         (How::Refused(why), Some(lane)) => (Seen::Nothing, Some(refused(lane, &held, why))),
         (How::Attempted(attempt), Some(lane)) => {

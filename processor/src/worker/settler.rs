@@ -182,6 +182,7 @@ impl Settler {
             report.claimed.extend(claimed.into_iter().map(held));
         }
         super::late::render_missing(&mut tx, &shared.connector, &mut report.claimed).await?;
+        super::moved::readdress(&mut tx, &shared, &mut report.claimed).await?;
         let endpoints = Writing::all(&mut tx, &shared).await?;
         crash::before(Step::SettleCommit);
         tx.commit().await?;

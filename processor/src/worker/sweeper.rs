@@ -183,6 +183,7 @@ impl Sweeper {
         let held = |claim| Held::new(worker, rule, claim);
         let mut held: Vec<Held> = claims.into_iter().map(held).collect();
         super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
+        super::moved::readdress(&mut tx, &shared, &mut held).await?;
         crash::before(Step::ClaimCommit);
         tx.commit().await?;
         crash::after(Step::ClaimCommit);

@@ -12,7 +12,7 @@ use oncely_core::key::Key;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Client, Method, Request, Response, Url, redirect, retry};
 
-use super::dispatch::{Barred, Dispatch};
+use super::dispatch::{Barred, Dispatch, MovedUrl};
 use super::outcome::{Reply, Seen};
 use super::setup::{header_name, is_framing};
 use crate::effect::egress::EgressError;
@@ -119,6 +119,11 @@ impl Caller {
             redactor,
             first_url: OnceLock::new(),
         })
+    }
+
+    /// See [`Dispatch::moved`].
+    pub(super) fn moved(&self, url: &str) -> Option<MovedUrl> {
+        self.dispatch.moved(url)
     }
 
     /// Sends `request` once, for this effect of this tenant. `wanted` says by its status how much of an answer's body is read. `None`:

@@ -2,14 +2,14 @@
 
 use oncely_core::connector::{CallRule, HttpRule};
 use oncely_core::effect::outcome::{Attempt, Outcome};
-use oncely_core::effect::request::HttpRequest;
+use oncely_core::effect::request::{HttpRequest, Request};
 use oncely_core::key::Key;
 
 use super::caller::{Caller, Wanted};
-use super::dispatch::Dispatch;
+use super::dispatch::{Dispatch, MovedUrl};
 use super::outcome::{Seen, outcome};
 use super::status::Statuses;
-use crate::effect::performer::{Performed, PerformerError};
+use crate::effect::performer::{Moved, Performed, PerformerError};
 use crate::effect::record::Record;
 
 /// Performs the calls of one HTTP effect.
@@ -48,6 +48,13 @@ impl HttpPerformer {
         let wanted = |status| self.wanted(status);
         let seen = self.caller.call((key, tenant), request, may_send, wanted).await;
         seen.map_or(Performed::NotSent, |seen| Performed::Attempted(self.attempt(&seen)))
+    }
+
+    /// See [`crate::effect::performer::Performer::moved`].
+    pub(in crate::effect) fn moved(&self, request: &HttpRequest) -> Option<Moved> {
+        let MovedUrl { from, to, url } = self.caller.moved(&request.url)?;
+        let there = url.map(|url| HttpRequest { url: url.into(), ..request.clone() });
+        Some(Moved { from, to, request: there.map(Request::Http) })
     }
 
     fn wanted(&self, status: u16) -> Wanted {

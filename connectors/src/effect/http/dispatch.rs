@@ -9,9 +9,9 @@ use oncely_core::connector::HttpRule;
 use reqwest::ClientBuilder;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use url::Origin;
+use url::Position;
 
-use super::setup::{credential, fixed_origin};
+use super::setup::{credential, fixed_start};
 use crate::effect::egress::{Egress, EgressError};
 use crate::effect::performer::PerformerError;
 use crate::effect::webhook::{ID, Keyring, KeyringError, SIGNATURE, TIMESTAMP};
@@ -29,8 +29,9 @@ pub(in crate::effect) struct Dispatch {
 /// Who answers for scheme, host and port.
 #[derive(Debug)]
 enum CallHost {
-    /// The connector file, and no stored request may go elsewhere: credentials go along.
-    File(Origin),
+    /// The connector file, which fixes this much of the url; no stored request may go elsewhere, since
+    /// credentials go along.
+    File(Url),
     /// The event, or somebody else whose name the file holds.
     Guarded(Egress),
 }
@@ -60,6 +61,16 @@ pub(super) enum Barred {
     ByGuard(EgressError),
 }
 
+/// A url whose scheme, host or port the file names otherwise by now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MovedUrl {
+    /// Scheme, host and port, as in the url and as in the file.
+    pub(super) from: String,
+    pub(super) to: String,
+    /// The same path there; `None`: the path does not begin as the file's does.
+    pub(super) url: Option<String>,
+}
+
 impl Dispatch {
     /// A call with the effect's credential, if it has one.
     pub(in crate::effect) fn plain(
@@ -67,16 +78,16 @@ impl Dispatch {
         secrets: &dyn SecretSource,
         egress: &Egress,
     ) -> Result<Self, PerformerError> {
-        let origin = fixed_origin(http.url.text())?;
+        let start = fixed_start(http.url.text())?;
         let (proof, shown) = match &http.auth {
             None => (Proof::Nothing, Vec::new()),
-            Some(_) if origin.is_none() => return Err(PerformerError::SecretToEventHost),
+            Some(_) if start.is_none() => return Err(PerformerError::SecretToEventHost),
             Some(auth) => {
                 let ((name, value), shown) = credential(auth, secrets)?;
                 (Proof::Credential(name, value), shown)
             }
         };
-        let host = origin.map_or_else(|| CallHost::Guarded(egress.clone()), CallHost::File);
+        let host = start.map_or_else(|| CallHost::Guarded(egress.clone()), CallHost::File);
         Ok(Self { host, proof, shown })
     }
 
@@ -87,10 +98,8 @@ impl Dispatch {
         keyring: Keyring,
         wall_ms: fn() -> i64,
     ) -> Result<Self, PerformerError> {
-        if let Some(origin) = fixed_origin(http.url.text())?
-            && let Ok(url) = Url::parse(&origin.ascii_serialization())
-        {
-            egress.check(&url).map_err(|cause| PerformerError::Endpoint { cause })?;
+        if let Some(start) = fixed_start(http.url.text())? {
+            egress.check(&start).map_err(|cause| PerformerError::Endpoint { cause })?;
         }
         let (host, shown) = (CallHost::Guarded(egress), Vec::new());
         Ok(Self { host, proof: Proof::Signature { keyring, wall_ms }, shown })
@@ -106,10 +115,31 @@ impl Dispatch {
 
     pub(super) fn check(&self, url: &Url) -> Result<(), Barred> {
         match &self.host {
-            CallHost::File(origin) if url.origin() != *origin => Err(Barred::Moved),
+            CallHost::File(start) if url.origin() != start.origin() => Err(Barred::Moved),
             CallHost::File(_) => Ok(()),
             CallHost::Guarded(egress) => egress.check(url).map_err(Barred::ByGuard),
         }
+    }
+
+    /// Where the same request goes by the file as it is now, if that names another scheme, host or port.
+    pub(super) fn moved(&self, text: &str) -> Option<MovedUrl> {
+        let CallHost::File(start) = &self.host else { return None };
+        let fixed = &start[..Position::BeforePath];
+        let is_here = text.strip_prefix(fixed);
+        if is_here.is_some_and(|rest| rest.starts_with(['/', '?', '#'])) {
+            return None;
+        }
+        // A url that is none is told of where it is sent.
+        let url = Url::parse(text).ok()?;
+        if url.origin() == start.origin() {
+            return None;
+        }
+        let (path, named) = (&url[Position::BeforePath..], &start[Position::BeforePath..]);
+        Some(MovedUrl {
+            from: url.origin().ascii_serialization(),
+            to: start.origin().ascii_serialization(),
+            url: path.starts_with(named).then(|| format!("{fixed}{path}")),
+        })
     }
 
     /// Adds the headers of one attempt.
@@ -142,5 +172,46 @@ impl Dispatch {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(url: &str) -> Dispatch {
+        let host = CallHost::File(fixed_start(url).unwrap().unwrap());
+        Dispatch { host, proof: Proof::Nothing, shown: Vec::new() }
+    }
+
+    proptest! {
+        #[test]
+        fn a_moved_url_keeps_its_path_and_goes_where_no_bar_stands(
+            (old, new) in ("https?://[a-z]{1,8}(:[1-9][0-9]{0,3})?", "https?://[a-z]{1,8}(:[1-9][0-9]{0,3})?"),
+            path in "(/[a-zA-Z0-9._~%-]{0,6}){1,3}([?][a-z=&]{0,8})?",
+        ) {
+            let stored = format!("{old}{path}");
+            let dispatch = file(&format!("{new}/{{{{ event.path }}}}"));
+            let before = Url::parse(&stored).unwrap();
+            match dispatch.moved(&stored) {
+                None => prop_assert!(dispatch.check(&before).is_ok()),
+                Some(moved) => {
+                    prop_assert!(dispatch.check(&before).is_err());
+                    let after = Url::parse(&moved.url.unwrap()).unwrap();
+                    prop_assert!(dispatch.check(&after).is_ok());
+                    let same = before[Position::BeforePath..] == after[Position::BeforePath..];
+                    prop_assert!(same, "{before} {after}");
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_outside_of_the_files_path_has_no_place(path in "/[a-z]{1,8}/[a-z]{0,8}") {
+            let stored = format!("http://old{path}");
+            let moved = file("http://new/v1/{{ event.path }}").moved(&stored).unwrap();
+            prop_assert_eq!(moved.url.is_some(), path.starts_with("/v1/"));
+        }
     }
 }

@@ -3,14 +3,13 @@
 use oncely_core::connector::Auth;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use url::Origin;
 
 use crate::effect::performer::PerformerError;
 use crate::secret::{Secret, SecretSource, resolve, values};
 
-/// Scheme, host and port, if the connector file alone names them. The text before the first template
+/// The url up to the first template, if the connector file alone names scheme, host and port. The text
 /// must reach beyond the host, or `https://api.internal{{ x }}` would be anybody's.
-pub(super) fn fixed_origin(template: &str) -> Result<Option<Origin>, PerformerError> {
+pub(super) fn fixed_start(template: &str) -> Result<Option<Url>, PerformerError> {
     let literal = ["{{", "{%", "{#"].into_iter().filter_map(|mark| template.find(mark)).min();
     let (literal, whole) = match literal {
         Some(end) => (template.get(..end).unwrap_or_default(), false),
@@ -30,7 +29,7 @@ pub(super) fn fixed_origin(template: &str) -> Result<Option<Origin>, PerformerEr
     if !parsed.username().is_empty() || parsed.password().is_some() {
         return Err(PerformerError::UrlCredentials);
     }
-    Ok(Some(parsed.origin()))
+    Url::parse(literal).map(Some).map_err(|cause| PerformerError::Url { cause })
 }
 
 /// Headers that say where a request ends or how the connection goes on; the client writes them.
@@ -109,11 +108,11 @@ mod tests {
             ("{{ event.url }}", false),
             ("https:{{ event.id }}", false),
         ] {
-            assert_eq!(fixed_origin(template).unwrap().is_some(), want, "{template}");
+            assert_eq!(fixed_start(template).unwrap().is_some(), want, "{template}");
         }
         for bad in ["ftp://api.internal/", "https://a:b@api.internal/", "https:///x", "http://a b/"]
         {
-            assert!(fixed_origin(bad).is_err(), "{bad}");
+            assert!(fixed_start(bad).is_err(), "{bad}");
         }
     }
 }
