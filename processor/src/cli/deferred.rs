@@ -69,8 +69,15 @@ impl Release {
         let released = deferred::release(&mut tx, &which, &change).await?;
         tx.commit().await.map_err(StoreError::from)?;
         if released == 0 {
-            let text = "no such event waits for a version; see `oncely deferred list`";
-            return Err(CliError::Failed(text.to_owned()));
+            let filter = Filter {
+                connector: which.connector.clone(),
+                business_id: which.business_id.clone(),
+                closed: true,
+                limit: LOOKED_AT_MAX,
+                ..Filter::default()
+            };
+            let rows = deferred::list(&mut connection, &filter).await?;
+            return Err(CliError::Failed(why_none(&rows, &which.numbers)));
         }
         let count = counted(released, "deferred event");
         let text = if change.dry_run {
@@ -79,6 +86,36 @@ impl Release {
             format!("{count} let go within a second, see `oncely explain`\n")
         };
         Ok(Answer::new(text, json!({ "released": released, "dry_run": change.dry_run })))
+    }
+}
+
+/// Rows that are looked through for why nothing was let go.
+const LOOKED_AT_MAX: i64 = 100_000;
+
+/// Why none of the events that were asked for could be let go.
+fn why_none(rows: &[DeferredRow], numbers: &[i64]) -> String {
+    let asked = |row: &&DeferredRow| numbers.is_empty() || numbers.contains(&row.id);
+    let behind = rows.iter().filter(asked).find(|row| row.closed.is_none() && row.due_at.is_none());
+    if let Some(row) = behind {
+        let (id, what) = (row.id, waits_for(row));
+        return match row.behind {
+            Some(number) => {
+                let (place, word) = match row.behind_kind.as_deref() {
+                    Some("quarantine") => ("quarantine", "release"),
+                    _ => ("dlq", "redrive"),
+                };
+                format!(
+                    "deferred event {id} waits for no version but behind {what}: `oncely {place} {word} {number} \
+                     --reason …` or `oncely {place} discard {number} --reason …` lets it go"
+                )
+            }
+            None => format!("deferred event {id} waited behind {what} and goes by itself now"),
+        };
+    }
+    let closed = rows.iter().filter(asked).find_map(|row| Some((row.id, row.closed.as_ref()?)));
+    match closed.filter(|_| !numbers.is_empty()) {
+        Some((id, (_, how))) => format!("deferred event {id} waits no more: {how}"),
+        None => "no such event waits for a version; see `oncely deferred list`".to_owned(),
     }
 }
 
@@ -188,6 +225,7 @@ mod tests {
             version: 5,
             reached: Some(3),
             behind: None,
+            behind_kind: None,
             tenant: "north".to_owned(),
             business_id: "sc-1005".to_owned(),
             entity: oncely_core::key::Key::from_bytes([1; 16]),
@@ -220,6 +258,26 @@ mod tests {
             "its entity's first version"
         );
     }
+
+    #[test]
+    fn what_cannot_be_let_go_is_told_with_what_ends_it() {
+        let kind = |kind: &str| DeferredRow {
+            cause: "parked".to_owned(),
+            behind: Some(17),
+            behind_kind: Some(kind.to_owned()),
+            due_at: None,
+            ..row()
+        };
+        let why = why_none(&[kind("quarantine")], &[4]);
+        assert!(why.contains("parked record #17: `oncely quarantine release 17 "), "{why}");
+        let why = why_none(&[kind("dead_letter")], &[]);
+        assert!(why.contains("`oncely dlq redrive 17 ") && why.contains("dlq discard 17"), "{why}");
+        let closed = Some((chrono::DateTime::UNIX_EPOCH, "applied".to_owned()));
+        let gone = DeferredRow { closed, ..row() };
+        assert_eq!(why_none(&[gone], &[4]), "deferred event 4 waits no more: applied");
+        assert!(why_none(&[kind("quarantine")], &[5]).starts_with("no such event"));
+    }
+
     #[test]
     fn a_timeline_tells_that_it_waited_and_why_no_more() {
         let at = |ms| chrono::DateTime::from_timestamp_millis(ms).unwrap();
@@ -241,7 +299,7 @@ mod tests {
         1970-01-01 UTC
         00:00:00.000  received
         00:00:00.000  deferred    v5 waits for version 4 until 00:00:30.000     WAITING
-        verdict: deferred, nothing open
+        verdict: 1 deferred, 1 open
         ");
         let closed = Some((at(30_000), "applied".to_owned()));
         let went = History {

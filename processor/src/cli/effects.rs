@@ -23,6 +23,7 @@ pub(super) enum Effects {
     #[command(after_help = "\
 Examples:
   oncely effects list --status held --status unknown
+  oncely effects list --status halted
   oncely effects list --orphaned
   oncely effects list --connector invoice-paid --id in_1009 --output json")]
     List(List),
@@ -53,9 +54,9 @@ Examples:
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct List {
-    /// Only in this state; may be given more than once
-    #[arg(long, value_name = "STATE", value_parser = status)]
-    status: Vec<Status>,
+    /// Only in this state, or `halted` by refused credentials; may be given more than once
+    #[arg(long, value_name = "STATE", value_parser = state_asked)]
+    status: Vec<Asked>,
     /// Only of this connector
     #[arg(long, value_name = "NAME")]
     connector: Option<String>,
@@ -116,9 +117,20 @@ impl Word {
     }
 }
 
-fn status(text: &str) -> Result<Status, String> {
+/// A state as `list` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    In(Status),
+    /// Waiting or unknown, and the last answer refused credentials or configuration.
+    Halted,
+}
+
+fn state_asked(text: &str) -> Result<Asked, String> {
+    if text == "halted" {
+        return Ok(Asked::Halted);
+    }
     let states = Status::ALL.map(Status::as_str).join(", ");
-    Status::parse(text).ok_or_else(|| format!("the states are {states}"))
+    Status::parse(text).map(Asked::In).ok_or_else(|| format!("the states are {states}, halted"))
 }
 
 fn key(text: &str) -> Result<Key, CliError> {
@@ -139,8 +151,13 @@ impl Effects {
 
 impl List {
     async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let statuses = self.status.iter().filter_map(|asked| match asked {
+            Asked::In(status) => Some(*status),
+            Asked::Halted => None,
+        });
         let filter = Filter {
-            statuses: self.status,
+            halted: self.status.contains(&Asked::Halted),
+            statuses: statuses.collect(),
             connector: self.connector,
             effect: self.effect,
             tenant: self.tenant,

@@ -57,7 +57,8 @@ pub(super) fn files(context: &Context, paths: &[PathBuf]) -> Result<Vec<PathBuf>
     if files.is_empty() {
         let looked = given.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         return Err(CliError::Usage(format!(
-            "there is no connector file in {}: give paths, or set ONCELY_CONNECTORS",
+            "there is no connector file (*.yaml) in {}, and directories below are not looked into: give \
+             paths, or set ONCELY_CONNECTORS",
             looked.join(", ")
         )));
     }

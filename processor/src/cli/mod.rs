@@ -46,9 +46,9 @@ use crate::config::{self, Environment};
 const AFTER_HELP: &str = "\
 Examples:
   oncely demo                           see it work; needs no Kafka and no PostgreSQL
-  oncely validate connectors/           check connector files
-  oncely test connectors/               run the tests that they hold; nothing is sent
-  oncely run connectors/ --migrate      run them; settings: oncely help settings
+  oncely validate connectors/examples   check connector files: every *.yaml in there
+  oncely test connectors/examples       run the tests that they hold; nothing is sent
+  oncely run mine --migrate             run them; settings: oncely help settings
   oncely explain in_1009:invoice.paid   what became of one business event
 
 Exit codes:
@@ -80,9 +80,9 @@ enum Command {
     /// Check connector files; every finding at once, with its place and what to do
     #[command(after_help = "\
 Examples:
-  oncely validate connectors/
-  oncely validate connectors/ --live    also schema, topics and secrets, where it will run
-  oncely validate connectors/ --deny-warnings --output json
+  oncely validate connectors/examples
+  oncely validate mine --live           also schema, topics and secrets, where it will run
+  oncely validate mine --deny-warnings --output json
   oncely help E041                      what a code means")]
     Validate(validate::Validate),
     /// Play sample events: decision, transition, rendered requests; nothing is sent
@@ -90,9 +90,9 @@ Examples:
 Without --event the `tests:` of the files are run.
 
 Examples:
-  oncely test connectors/
-  oncely test connectors/invoice-paid.yaml --event samples/paid.json
-  oncely test connectors/invoice-paid.yaml --event paid.json --event paid.json --output json")]
+  oncely test connectors/examples
+  oncely test connectors/examples/invoice-paid.yaml --event connectors/examples/samples/paid.json
+  oncely test mine/signup.yaml --event mine/ada.json --event mine/ada.json --output json")]
     Test(test::Test),
     /// Let a process die at every crash point, and see what becomes of each effect
     #[command(after_help = "\
@@ -101,7 +101,7 @@ program plays; nobody else is called, and no secret is needed. Exit code 1 when 
 twice, was lost, or was counted as done without having taken place.
 
 Examples:
-  oncely prove connectors/invoice-paid.yaml
+  oncely prove connectors/examples/invoice-paid.yaml
   oncely prove mine/signup.yaml --event mine/ada.json
   oncely prove mine/signup.yaml --point after-request --output json")]
     Prove(prove::Prove),
@@ -110,8 +110,8 @@ Examples:
 SIGTERM stops cleanly: what is in flight is settled first. Settings: oncely help settings
 
 Examples:
-  oncely run connectors/ --migrate
-  oncely run connectors/invoice-paid.yaml --config staging.env --http-listen 127.0.0.1:9091")]
+  oncely run connectors/examples --migrate
+  oncely run mine/signup.yaml --config staging.env --http-listen 127.0.0.1:9091")]
     Run(run::Run),
     /// See it work: events, repeats, faults and kills, and a table of what took place
     #[command(after_help = "\

@@ -170,6 +170,7 @@ fn brokers_and_database_that_are_away_are_a_dependency_down() {
     assert_eq!(code, 69, "{text}");
     assert!(text.contains("127.0.0.1:1/x cannot be reached"), "{text}");
     assert!(text.contains("kafka at 127.0.0.1:1 cannot be reached"), "{text}");
+    assert!(text.trim_end().ends_with("; of 2 live checks 2 without an answer"), "{text}");
 }
 
 /// What is wrong in a file, with a secret, with the database and with Kafka is told at once.

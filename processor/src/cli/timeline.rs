@@ -67,7 +67,7 @@ pub(super) fn timeline(history: &History) -> Timeline {
     entries.extend(history.audit.iter().map(|entry| by_hand(entry, &history.effects)));
     // Stable: what happened in one instant keeps the order in which it is listed here.
     entries.sort_by_key(|entry| (entry.at.is_none(), entry.at));
-    let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
+    let open = history.open().iter().sum();
     Timeline { entries, verdict: verdict(history), open }
 }
 
@@ -280,14 +280,15 @@ fn verdict(history: &History) -> String {
         let times = usize::try_from(repeats.times).unwrap_or(usize::MAX);
         parts.push(format!("{} absorbed", counted(times, "repeat")));
     }
-    let parked = history.parked.iter().filter(|row| row.closed.is_none()).count();
+    let [_, parked, deferred] = history.open();
     if parked > 0 {
-        parts.push(format!("{parked} parked"));
+        let wait = if parked == 1 { "waits" } else { "wait" };
+        parts.push(format!("{parked} parked: {wait} for a person"));
     }
-    if history.deferred.iter().any(|row| row.closed.is_none()) {
-        parts.push("deferred".to_owned());
+    if deferred > 0 {
+        parts.push(format!("{deferred} deferred"));
     }
-    let open = history.effects.iter().filter(|effect| !effect.status.is_final()).count();
+    let open: usize = history.open().iter().sum();
     parts.push(if open == 0 { "nothing open".to_owned() } else { format!("{open} open") });
     parts.join(", ")
 }
@@ -483,7 +484,7 @@ mod tests {
             ..History::default()
         };
         let timeline = timeline(&history);
-        assert_eq!(timeline.open, 2);
+        assert_eq!(timeline.open, 3);
         insta::assert_snapshot!(timeline.text(), @r#"
         2026-11-29 UTC
         10:02:11.206  received    billing.invoices.v1[3]@88121
@@ -493,7 +494,7 @@ mod tests {
         11:02:11.204  parked      #12 conflict: same id, other content  billing.invoices.v1[0]@4  QUARANTINED
         now           settle      the provider may have applied it\u{a}; taken over 3 times  ef_01010101010101010101010101010101  HELD
         now           receipt     waits for an earlier effect  ef_02020202020202020202020202020202  WAITING
-        verdict: 1 settle held, 1 receipt waiting, 1 extra rejected, 1 parked, 2 open
+        verdict: 1 settle held, 1 receipt waiting, 1 extra rejected, 1 parked: waits for a person, 3 open
         "#);
     }
 }

@@ -36,18 +36,25 @@ pub(super) struct Looked {
     pub(super) wrong: Option<String>,
     /// What is wrong is a warning.
     pub(super) warns: bool,
+    /// It was not looked at, for something else is to be put right first.
+    skipped: bool,
     exit: Exit,
 }
 
 impl Looked {
     fn new(what: String, wrong: Option<String>) -> Self {
         let exit = if wrong.is_some() { Exit::Failed } else { Exit::Ok };
-        Self { what, wrong, warns: false, exit }
+        Self { what, wrong, warns: false, skipped: false, exit }
     }
 
     /// What could not be asked is told like what is wrong: one mistake hides no other.
     fn failed(what: String, error: &CliError) -> Self {
-        Self { what, wrong: Some(print::chain(error)), warns: false, exit: error.exit() }
+        let wrong = Some(print::chain(error));
+        Self { what, wrong, warns: false, skipped: false, exit: error.exit() }
+    }
+
+    fn skipped(what: String, why: &str) -> Self {
+        Self { skipped: true, ..Self::new(what, Some(why.to_owned())) }
     }
 
     /// Whether it could not be looked at, since what would answer is away.
@@ -63,12 +70,17 @@ impl Validate {
         let worker = config::Worker::read(&context.environment, None)?;
         let grace_ms = u64::try_from(worker.shutdown_grace.as_millis()).ok();
         let loaded = load_within(context, &self.paths, check, Bounds { grace_ms })?;
+        let mut unlooked = Vec::new();
         let (compiled, findings) = match loaded.outcome {
             Ok(compiled) => {
                 let findings = compiled.iter().flat_map(|one| one.warnings.clone()).collect();
                 (compiled, findings)
             }
-            Err(findings) if self.live => (without_findings(context, &self.paths)?, findings),
+            Err(findings) if self.live => {
+                let (compiled, without) = without_findings(context, &self.paths)?;
+                unlooked = without;
+                (compiled, findings)
+            }
             Err(findings) => (Vec::new(), findings),
         };
         let is_error = |severity| severity == Severity::Error || self.deny_warnings;
@@ -82,23 +94,30 @@ impl Validate {
                 looked.extend(orphans(context, &compiled, self.paths.is_empty()).await);
             }
             looked.extend(topics(context, &compiled).await);
+            looked.extend(unlooked);
         }
         let mut text: String = looked
             .iter()
             .map(|looked| match &looked.wrong {
                 None => format!("ok      {}\n", looked.what),
+                Some(why) if looked.skipped => format!("skipped {}: {why}\n", looked.what),
                 Some(wrong) if looked.is_away() => format!("away    {}: {wrong}\n", looked.what),
                 Some(wrong) if looked.warns => format!("warning {}: {wrong}\n", looked.what),
                 Some(wrong) => format!("failed  {}: {wrong}\n", looked.what),
             })
             .collect();
         text.push_str(&findings_text(&findings, loaded.files));
+        if self.live {
+            text.push_str(&format!("; {}", summed(&looked)));
+        }
         let names: Vec<&str> = compiled.iter().map(|one| &*one.connector.name).collect();
         let looked_json = looked.iter().map(|looked| {
             let ok = looked.wrong.is_none();
             let (what, why, warns) = (&looked.what, &looked.wrong, looked.warns);
-            let away = looked.is_away();
-            json!({ "what": what, "ok": ok, "why": why, "warning": warns, "away": away })
+            let (away, skipped) = (looked.is_away(), looked.skipped);
+            json!({
+                "what": what, "ok": ok, "why": why, "warning": warns, "away": away, "skipped": skipped,
+            })
         });
         let fails = |looked: &Looked| !looked.warns || self.deny_warnings;
         let unmet = looked.iter().any(|looked| looked.wrong.is_some() && fails(looked));
@@ -121,19 +140,55 @@ impl Validate {
     }
 }
 
+/// How the live checks went: `1 of 4 live checks failed, 1 not made`.
+fn summed(looked: &[Looked]) -> String {
+    let wrong = || looked.iter().filter(|looked| looked.wrong.is_some());
+    let skipped = wrong().filter(|looked| looked.skipped).count();
+    let away = wrong().filter(|looked| looked.is_away()).count();
+    let warned = wrong().filter(|looked| looked.warns).count();
+    let failed =
+        wrong().count().saturating_sub(skipped.saturating_add(away).saturating_add(warned));
+    let all = counted(looked.len(), "live check");
+    let parts = [
+        (failed, "failed"),
+        (away, "without an answer"),
+        (skipped, "not made"),
+        (warned, "with a warning"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    if parts.is_empty() {
+        format!("{all} passed")
+    } else {
+        format!("of {all} {}", parts.join(", "))
+    }
+}
+
 /// The connectors whose topics are known all the same: those of the files in which nothing is wrong,
-/// or nothing but references that have no value here.
-fn without_findings(context: &Context, paths: &[PathBuf]) -> Result<Vec<Compiled>, CliError> {
-    let mut known = Vec::new();
+/// or nothing but references that have no value here. Then the files of which they are not.
+fn without_findings(
+    context: &Context,
+    paths: &[PathBuf],
+) -> Result<(Vec<Compiled>, Vec<Looked>), CliError> {
+    let (mut known, mut unlooked) = (Vec::new(), Vec::new());
     for file in files(context, paths)? {
+        let what = format!("topics of {}", file.display());
         let secrets = Secrets::new(&context.environment);
         let made = file::load(&[file], &secrets, Check::Offline).unwrap_or_default();
         let resolved = |one: &Compiled| {
             !one.warnings.iter().any(|warning| warning.code == Code::UnresolvedHere)
         };
+        let before = known.len();
         known.extend(made.into_iter().filter(resolved));
+        if known.len() == before {
+            let why = "not looked at, since the file has errors or a reference without a value";
+            unlooked.push(Looked::skipped(what, why));
+        }
     }
-    Ok(known)
+    Ok((known, unlooked))
 }
 
 async fn schema(context: &Context) -> Looked {

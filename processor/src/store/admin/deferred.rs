@@ -37,6 +37,8 @@ pub struct DeferredRow {
     pub reached: Option<i64>,
     /// The number of the parked record that it is behind.
     pub behind: Option<i64>,
+    /// `quarantine` or `dead_letter`: where that one lies.
+    pub behind_kind: Option<String>,
     pub tenant: String,
     pub business_id: String,
     pub entity: Key,
@@ -119,6 +121,7 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
             version: row.version,
             reached: row.reached,
             behind: row.behind,
+            behind_kind: row.behind_kind,
             tenant: row.tenant,
             business_id: row.business_id,
             entity: key(row.entity),

@@ -13,6 +13,8 @@ use crate::store::error::{Result, StoreError};
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub statuses: Vec<Status>,
+    /// Besides those of `statuses`, those that refused credentials or configuration halt.
+    pub halted: bool,
     pub connector: Option<String>,
     pub effect: Option<String>,
     pub tenant: Option<String>,
@@ -126,9 +128,9 @@ impl Columns {
 pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<EffectRow>> {
     let statuses: Vec<_> =
         filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
-    let open_only =
-        !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_final());
-    let statuses = (!statuses.is_empty()).then_some(statuses);
+    let has_states = filter.halted || !statuses.is_empty();
+    let open_only = has_states && filter.statuses.iter().all(|status| !status.is_final());
+    let statuses = has_states.then_some(statuses);
     let rows = query_file_as!(
         Columns,
         "src/store/sql/admin_effects.sql",
@@ -140,6 +142,7 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
         filter.business_id,
         filter.limit,
         filter.orphaned,
+        filter.halted,
     );
     rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
 }

@@ -74,6 +74,15 @@ impl History {
     pub fn is_empty(&self) -> bool {
         self.inbox.is_none() && self.parked.is_empty()
     }
+
+    /// How much is not over: effects, what was set aside, what waits for other events.
+    pub fn open(&self) -> [usize; 3] {
+        [
+            self.effects.iter().filter(|effect| !effect.status.is_final()).count(),
+            self.parked.iter().filter(|row| row.closed.is_none()).count(),
+            self.deferred.iter().filter(|row| row.closed.is_none()).count(),
+        ]
+    }
 }
 
 /// The first copy, and how often it came again.

@@ -9,7 +9,10 @@ SELECT e.key, e.event, e.lane, c.name AS "connector?", e.name, e.status, e.tenan
            SELECT FROM oncely.wired AS w WHERE w.connector = e.connector AND w.effect = e.name) AS "orphaned!"
 FROM oncely.effect AS e
 LEFT JOIN oncely.connector AS c ON c.id = e.connector
-WHERE ($1::text[] IS NULL OR e.status = ANY($1))
+WHERE ($1::text[] IS NULL OR e.status = ANY($1)
+       OR $9::boolean AND e.status IN ('waiting', 'unknown') AND coalesce(
+           (SELECT a.outcome = 'halted' FROM oncely.attempt AS a WHERE a.effect = e.key AND NOT a.evidence
+            ORDER BY a.fence DESC LIMIT 1), false))
   AND (NOT $2::boolean OR e.settled_at IS NULL)
   AND ($3::text IS NULL OR c.name = $3)
   AND ($4::text IS NULL OR e.name = $4)
