@@ -57,6 +57,17 @@ pub fn spawn_then<F>(
     }));
 }
 
+/// Starts `future`, which goes on when whoever waits for it loses patience. Its panic is the handle's error, told by
+/// the log and not counted.
+#[allow(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+pub fn spawn_to_the_end<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    tokio::spawn(future)
+}
+
 /// Calls `work` and catches its panic, for pure work on one record.
 ///
 /// # Errors

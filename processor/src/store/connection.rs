@@ -156,10 +156,6 @@ impl Settings {
 
 /// Puts on record that the database has failed over. Whoever has found it may lose patience; the recording
 /// goes on, since with many open effects it takes longer than any patience.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "its loss is seen by the next connection, which begins anew"
-)]
 async fn record(
     whereabouts: &Whereabouts,
     mut connection: PgConnection,
@@ -168,7 +164,8 @@ async fn record(
     let busy = || unavailable("its failover is being put on record", "failover");
     let recording = whereabouts.recording().ok_or_else(busy)?;
     let whereabouts = whereabouts.clone();
-    let recorded = tokio::spawn(async move {
+    // Its loss is seen by the next connection, which begins anew.
+    let recorded = crate::task::spawn_to_the_end(async move {
         let met = whereabouts.meet(&mut connection, Some(&recording)).await?;
         if met.is_some_and(|met| met.moved) {
             moved.send_modify(|times| *times = times.wrapping_add(1));
