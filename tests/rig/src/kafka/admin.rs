@@ -104,12 +104,19 @@ impl Admin {
         topic: &str,
         partition: i32,
     ) -> Result<(i64, i64), RigError> {
-        let (client, name) = (Arc::clone(&self.client), topic.to_owned());
-        let asked = tokio::task::spawn_blocking(move || {
-            client.inner().fetch_watermarks(&name, partition, REQUEST)
-        });
-        let doing = format!("tell the offsets of {topic}");
-        asked.await.map_err(stopped)?.map_err(refused(&doing))
+        let start = clock::now();
+        loop {
+            let (client, name) = (Arc::clone(&self.client), topic.to_owned());
+            let asked = tokio::task::spawn_blocking(move || {
+                client.inner().fetch_watermarks(&name, partition, REQUEST)
+            });
+            match asked.await.map_err(stopped)? {
+                Ok(offsets) => return Ok(offsets),
+                Err(error) if is_unsettled(&error) && clock::since(start) < SETTLED => {}
+                Err(error) => return Err(refused(&format!("tell the offsets of {topic}"))(error)),
+            }
+            tokio::time::sleep(Duration::from_millis(wait::LOOK_EVERY_MS)).await;
+        }
     }
 
     pub(super) async fn leader(
@@ -178,6 +185,18 @@ fn options() -> AdminOptions {
 fn refused(doing: &str) -> impl FnOnce(KafkaError) -> RigError {
     let doing = doing.to_owned();
     move |source| RigError::Kafka { doing, source }
+}
+
+/// A broker that the cluster names as a leader answers so until it has heard of it itself.
+fn is_unsettled(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::NotLeaderForPartition
+                | RDKafkaErrorCode::LeaderNotAvailable
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+        )
+    )
 }
 
 fn stopped(error: tokio::task::JoinError) -> RigError {
