@@ -137,6 +137,8 @@ async fn b27_brokers_that_are_away_make_no_dead_records() {
     world.settled().await;
     let sent = "SELECT count(*) FROM oncely.outbox WHERE status = 'done'";
     assert_eq!(world.count(sent).await, 10, "no outage makes a dead record");
+    let placed = "SELECT count(DISTINCT sent_offset) FROM oncely.outbox WHERE sent_offset >= 0";
+    assert_eq!(world.count(placed).await, 10, "the brokers named a place for each");
     world.until("all to be seen", async || world.messages(&out).await.len() >= 10).await;
     let versions = names.into_iter().map(|name| (name, vec![1])).collect();
     assert_eq!(world.check_announced(&out, &versions).await, 0, "nothing was sent twice");

@@ -99,6 +99,7 @@ impl Context {
             | KafkaError::Unavailable { .. }
             | KafkaError::TimedOut { .. }
             | KafkaError::Unreachable { .. }
+            | KafkaError::Unplaced
             | KafkaError::Produce(_) => {
                 let brokers = self.environment.raw("ONCELY_KAFKA_BROKERS").unwrap_or_default();
                 format!("kafka at {brokers} cannot be reached")

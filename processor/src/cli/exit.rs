@@ -125,6 +125,7 @@ fn of_kafka(error: &KafkaError) -> Exit {
         | KafkaError::Unavailable { .. }
         | KafkaError::TimedOut { .. }
         | KafkaError::Unreachable { .. }
+        | KafkaError::Unplaced
         | KafkaError::Produce(_) => Exit::Unavailable,
     }
 }

@@ -56,6 +56,10 @@ pub enum KafkaError {
         /// The topic.
         topic: String,
     },
+    /// The client calls a record delivered that no broker named a place for: it may be there or not.
+    /// Send it again, with the id by which readers recognise it.
+    #[error("the kafka client calls the record delivered, but no broker said where it lies")]
+    Unplaced,
     /// A record was not accepted: the caller decides whether to send it again.
     #[error("kafka did not accept the record")]
     Produce(#[source] ClientError),
@@ -69,6 +73,7 @@ impl KafkaError {
             Self::Unavailable { .. }
             | Self::TimedOut { .. }
             | Self::Unreachable { .. }
+            | Self::Unplaced
             | Self::Produce(_) => true,
             Self::Settings(_)
             | Self::Client(_)
@@ -85,6 +90,7 @@ impl KafkaError {
             Self::TopicMissing { .. } => return Some(Refusal::Topic),
             Self::Produce(ClientError::MessageProduction(code)) => code,
             Self::Produce(_)
+            | Self::Unplaced
             | Self::Settings(_)
             | Self::Client(_)
             | Self::Fatal { .. }

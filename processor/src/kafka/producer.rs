@@ -3,8 +3,14 @@
 //! Keys go to the partition that Java clients would choose, so that one entity stays in one
 //! partition whoever produces. Sending again after an error may put a record there twice; readers
 //! recognise it by the id that the record carries.
+//!
+//! The client calls some records delivered that no broker has: when a broker takes a record for one that it
+//! knows, and when a batch failed and the next one, sent before its answer, was taken. A broker that does not
+//! know this producer yet takes such a batch, whatever was to come before it. What all these have in common is
+//! that no broker named a place for them, so a record without a place counts as not delivered.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::client::ClientContext;
@@ -63,9 +69,36 @@ impl fmt::Debug for Producer {
     }
 }
 
-type Answer = Box<oneshot::Sender<Result<Delivered, ClientError>>>;
+/// Why a record is not known to be delivered.
+enum Undelivered {
+    Client(ClientError),
+    /// Called delivered, and no broker named a place.
+    Unplaced,
+}
 
-struct Deliveries;
+type Answer = Box<oneshot::Sender<Result<Delivered, Undelivered>>>;
+
+/// What the client reports.
+#[derive(Default)]
+struct Deliveries {
+    /// Topic, partition and offset after the last record without a place: of a batch the client counts on.
+    unplaced: Mutex<Option<(String, i32, i64)>>,
+}
+
+impl Deliveries {
+    fn place(&self, topic: &str, partition: i32, offset: i64) -> Result<Delivered, Undelivered> {
+        let mut unplaced = self.unplaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted_on = unplaced.as_ref().is_some_and(|(of, number, next)| {
+            of == topic && *number == partition && *next == offset
+        });
+        if offset >= 0 && !counted_on {
+            *unplaced = None;
+            return Ok(Delivered { partition, offset });
+        }
+        *unplaced = Some((topic.to_owned(), partition, offset.saturating_add(1)));
+        Err(Undelivered::Unplaced)
+    }
+}
 
 impl ClientContext for Deliveries {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -82,10 +115,8 @@ impl ProducerContext for Deliveries {
 
     fn delivery(&self, result: &DeliveryResult<'_>, answer: Answer) {
         let delivered = match result {
-            Ok(message) => {
-                Ok(Delivered { partition: message.partition(), offset: message.offset() })
-            }
-            Err((error, _)) => Err(error.clone()),
+            Ok(message) => self.place(message.topic(), message.partition(), message.offset()),
+            Err((error, _)) => Err(Undelivered::Client(error.clone())),
         };
         // Whoever asked may have stopped waiting.
         answer.send(delivered).ok();
@@ -99,7 +130,8 @@ impl Producer {
     /// The client refuses its settings.
     pub fn new(settings: &ClientSettings) -> Result<Self, KafkaError> {
         let config = Self::config(settings);
-        let client = config.create_with_context(Deliveries).map_err(KafkaError::Client)?;
+        let client =
+            config.create_with_context(Deliveries::default()).map_err(KafkaError::Client)?;
         Ok(Self { client })
     }
 
@@ -122,7 +154,8 @@ impl Producer {
     pub fn for_any_size(settings: &ClientSettings) -> Result<Self, KafkaError> {
         let mut config = Self::config(settings);
         config.set("message.max.bytes", RECORD_BYTES_MAX.to_string());
-        let client = config.create_with_context(Deliveries).map_err(KafkaError::Client)?;
+        let client =
+            config.create_with_context(Deliveries::default()).map_err(KafkaError::Client)?;
         Ok(Self { client })
     }
 
@@ -131,15 +164,16 @@ impl Producer {
     ///
     /// # Errors
     /// [`KafkaError::Produce`] when it was not delivered, or when that is not known; sending it
-    /// again may then put it there twice. [`KafkaError::Fatal`] when this producer can send
+    /// again may then put it there twice. [`KafkaError::Unplaced`] when the client calls it delivered
+    /// and no broker said where: send it again. [`KafkaError::Fatal`] when this producer can send
     /// nothing any more and another one has to be made.
     pub async fn produce(&self, record: NewRecord<'_>) -> Result<Delivered, KafkaError> {
         let answer = self.enqueue(record).await?;
         let delivered = match answer.await {
             Ok(delivered) => delivered,
-            Err(_) => Err(ClientError::Canceled),
+            Err(_) => Err(Undelivered::Client(ClientError::Canceled)),
         };
-        delivered.map_err(|error| self.failed(error))
+        delivered.map_err(|error| self.undelivered(error))
     }
 
     /// Sends one record and waits as [`Producer::produce`] does, but not for room in the queue: what is
@@ -152,14 +186,14 @@ impl Producer {
         if let Err((error, _)) = self.client.send(to_base(&record, Box::new(answer))) {
             return Err(self.failed(error));
         }
-        let delivered = delivered.await.unwrap_or(Err(ClientError::Canceled));
-        delivered.map_err(|error| self.failed(error))
+        let canceled = Err(Undelivered::Client(ClientError::Canceled));
+        delivered.await.unwrap_or(canceled).map_err(|error| self.undelivered(error))
     }
 
     async fn enqueue(
         &self,
         record: NewRecord<'_>,
-    ) -> Result<oneshot::Receiver<Result<Delivered, ClientError>>, KafkaError> {
+    ) -> Result<oneshot::Receiver<Result<Delivered, Undelivered>>, KafkaError> {
         let began = clock::now();
         loop {
             let (answer, delivered) = oneshot::channel();
@@ -170,6 +204,13 @@ impl Producer {
                 Err((error, _)) => return Err(self.failed(error)),
             }
             tokio::time::sleep(QUEUE_FULL_PAUSE).await;
+        }
+    }
+
+    fn undelivered(&self, why: Undelivered) -> KafkaError {
+        match why {
+            Undelivered::Client(error) => self.failed(error),
+            Undelivered::Unplaced => KafkaError::Unplaced,
         }
     }
 
@@ -195,4 +236,26 @@ fn to_base<'a>(record: &NewRecord<'a>, answer: Answer) -> BaseRecord<'a, [u8], [
         base.headers = Some(headers);
     }
     base
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w12_a_record_without_a_place_is_not_delivered() {
+        let deliveries = Deliveries::default();
+        let place = |topic, partition, offset| {
+            deliveries.place(topic, partition, offset).ok().map(|at| at.offset)
+        };
+        assert_eq!(place("t", 0, 7), Some(7));
+        assert_eq!(place("t", 0, -1001), None, "acknowledged by the next batch alone");
+        assert_eq!(place("t", 0, 8), Some(8));
+        // A batch of four that a broker took for one that it knows.
+        for offset in -1..3 {
+            assert_eq!(place("t", 0, offset), None, "{offset}");
+        }
+        assert_eq!(place("t", 1, 3), Some(3), "another partition");
+        assert_eq!(place("t", 0, 3), Some(3));
+    }
 }
