@@ -435,6 +435,17 @@ CREATE TABLE oncely.progress (
     CHECK (witness_offset < position)
 ) WITH (fillfactor = 50);
 
+-- Circuits that a worker has found open: its provider does not answer, or refuses credentials. Shown to people;
+-- nothing is decided by it.
+CREATE TABLE oncely.circuit (
+    worker    uuid        NOT NULL,
+    opened_at timestamptz NOT NULL DEFAULT now(),
+    connector integer     NOT NULL REFERENCES oncely.connector,
+    effect    text        COLLATE "C" NOT NULL CHECK (length(effect) BETWEEN 1 AND 100),
+    cause     text        COLLATE "C" NOT NULL CHECK (cause IN ('outage', 'refusal')),
+    PRIMARY KEY (connector, effect, worker)
+);
+
 -- Endpoints of webhooks that said that they are gone (410). While a row is here nothing is sent there.
 CREATE TABLE oncely.endpoint (
     id          bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

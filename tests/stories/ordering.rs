@@ -184,6 +184,15 @@ async fn p15_a_provider_that_is_off_loses_nothing() {
     world.check_invariants().await;
 }
 
+/// Whether a person is told why an effect waits whose time has come.
+async fn says_why(world: &World, why: &str) -> bool {
+    let listed = world.oncely(&["effects", "list", "--status", "waiting"]).await.json;
+    let effects = listed["effects"].as_array().unwrap();
+    effects
+        .iter()
+        .any(|one| one["waits_because"].as_str().is_some_and(|said| said.starts_with(why)))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p15_r31_an_outage_is_no_failure_of_each_effect_and_comes_back_gently() {
     // Three attempts would be over in less than a second.
@@ -200,6 +209,7 @@ async fn p15_r31_an_outage_is_no_failure_of_each_effect_and_comes_back_gently() 
     world
         .until("both circuits open", async || world.workers[worker].metric(open, "").await == 2.0)
         .await;
+    world.until("a reason", async || says_why(&world, "its circuit is open").await).await;
     let tries = "SELECT sum(attempts)::bigint FROM oncely.effect";
     let before = world.count(tries).await;
     world.until("tries", async || world.count(tries).await >= before + 4).await;
@@ -212,6 +222,7 @@ async fn p15_r31_an_outage_is_no_failure_of_each_effect_and_comes_back_gently() 
     world.settled().await;
     assert_eq!(world.effects_in("done").await, 120, "nobody used up his attempts");
     world.until("both closed", async || world.workers[worker].metric(open, "").await == 0.0).await;
+    world.until_count("nothing of it", "SELECT count(*) FROM oncely.circuit", 0).await;
     let log = world.workers[worker].log();
     assert_eq!(log.matches("circuit opened").count(), 2, "said once for each effect");
     assert_eq!(log.matches("circuit closed").count(), 2);

@@ -215,13 +215,27 @@ pub(super) fn in_doubt(row: &EffectRow) -> bool {
     row.suspect && row.was_unknown && !row.status.is_final()
 }
 
-/// The note; of a halted one first what halts it.
+/// The note; first what halts it, or why it waits although its time has come.
 fn note(row: &EffectRow) -> String {
-    let note = row.note.clone().unwrap_or_default();
-    match halted(row) {
-        Some(halted) if note.is_empty() => halted,
-        Some(halted) => format!("{halted}; {note}"),
-        None => note,
+    let note = row.note.clone().filter(|note| !note.is_empty());
+    let parts = [halted(row), waits_because(row), note];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Why it waits although its time has come, or for whom.
+pub(super) fn waits_because(row: &EffectRow) -> Option<String> {
+    match (&row.behind, row.circuit.as_deref()) {
+        (Some(held), _) => Some(format!("behind {}, which is held", held.wire())),
+        (None, Some("refusal")) if halted(row).is_none() => Some(
+            "its lane is halted: the provider refuses credentials or configuration, one call at a \
+             time tries"
+                .to_owned(),
+        ),
+        (None, Some("outage")) => Some(
+            "its circuit is open: the provider does not answer, one call at a time tries"
+                .to_owned(),
+        ),
+        (None, Some(_) | None) => None,
     }
 }
 
@@ -255,6 +269,9 @@ pub(super) fn effect_json(row: &EffectRow) -> Value {
         "blocked": row.status == Status::Waiting && row.due_at.is_none(),
         "halted": halted(row).is_some(),
         "orphaned": row.orphaned,
+        "circuit": row.circuit,
+        "behind": row.behind.as_ref().map(Key::wire),
+        "waits_because": waits_because(row),
         "tenant": row.tenant,
         "business_id": row.business_id,
         "version": row.version,

@@ -10,7 +10,7 @@ use oncely_core::key::Key;
 
 use super::answer::{counted, shown};
 use super::deferred::waits_for;
-use super::effects::{ORPHANED, SUSPECT, halted, in_doubt};
+use super::effects::{ORPHANED, SUSPECT, halted, in_doubt, waits_because};
 use crate::store::admin::audit::Entry as AuditEntry;
 use crate::store::admin::compensations::{Pair, Side};
 use crate::store::admin::deferred::DeferredRow;
@@ -220,12 +220,16 @@ fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
 
 fn stands(effect: &EffectRow) -> Entry {
     let due = effect.due_at.map(|at| at.format("due %H:%M:%S%.3f").to_string());
+    let because = waits_because(effect);
     let detail = match (effect.status, due) {
-        (Status::Waiting, None) => "waits for an earlier effect".to_owned(),
-        (Status::Waiting | Status::Unknown, Some(due)) => match halted(effect) {
-            Some(halted) => format!("{halted}; {due}"),
-            None => due,
+        (Status::Waiting, None) => match because {
+            Some(because) => format!("waits {because}"),
+            None => "waits for an earlier effect".to_owned(),
         },
+        (Status::Waiting | Status::Unknown, Some(due)) => {
+            let parts = [halted(effect), because, Some(due)];
+            parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        }
         (Status::Claimed, _) => "a worker is sending it".to_owned(),
         _ => shown(effect.note.as_deref().unwrap_or("")),
     };
@@ -362,6 +366,8 @@ mod tests {
             after: Vec::new(),
             halted: false,
             orphaned: false,
+            circuit: None,
+            behind: None,
         }
     }
 
@@ -448,13 +454,35 @@ mod tests {
     }
 
     #[test]
+    fn r31_what_is_overdue_says_what_it_waits_for() {
+        let said = |circuit: Option<&str>, halted| {
+            let circuit = circuit.map(str::to_owned);
+            let due_at = Some(at(9_000));
+            let row = EffectRow { circuit, halted, due_at, ..effect(1, "settle", Status::Waiting) };
+            stands(&row).detail
+        };
+        let outage = said(Some("outage"), false);
+        assert!(
+            outage.starts_with("its circuit is open: the provider does not answer"),
+            "{outage}"
+        );
+        assert!(outage.contains("; due 10:02:20.204"), "{outage}");
+        let behind_another = said(Some("refusal"), false);
+        assert!(behind_another.starts_with("its lane is halted: "), "{behind_another}");
+        let itself = said(Some("refusal"), true);
+        assert!(itself.starts_with("halted: ") && !itself.contains("lane"), "{itself}");
+        assert!(said(None, false).starts_with("due"));
+    }
+
+    #[test]
     fn a_life_that_needs_a_person() {
         let held = EffectRow {
             note: Some("the provider may have applied it\n".to_owned()),
             takeovers: 3,
             ..effect(1, "settle", Status::Held)
         };
-        let blocked = EffectRow { attempts: 0, ..effect(2, "receipt", Status::Waiting) };
+        let behind = Some(Key::from_bytes([1; 16]));
+        let blocked = EffectRow { attempts: 0, behind, ..effect(2, "receipt", Status::Waiting) };
         let resolved = EffectRow {
             note: Some("by hand: INC-7".to_owned()),
             ..effect(3, "extra", Status::Rejected)
@@ -493,7 +521,7 @@ mod tests {
         2026-11-30 UTC
         11:02:11.204  parked      #12 conflict: same id, other content  billing.invoices.v1[0]@4  QUARANTINED
         now           settle      the provider may have applied it\u{a}; taken over 3 times  ef_01010101010101010101010101010101  HELD
-        now           receipt     waits for an earlier effect  ef_02020202020202020202020202020202  WAITING
+        now           receipt     waits behind ef_01010101010101010101010101010101, which is held  ef_02020202020202020202020202020202  WAITING
         verdict: 1 settle held, 1 receipt waiting, 1 extra rejected, 1 parked: waits for a person, 3 open
         "#);
     }

@@ -6,6 +6,7 @@
 //! - [`connection`] – dedicated connections; sessions whose BEGIN and COMMIT are never cut short
 //! - [`batch`] – what the batch transaction loads and writes
 //! - [`share`] – effects that several events owe
+//! - [`circuit`] – circuits that are open
 //! - [`claim`], [`settle`] – the effect ledger
 //! - [`lines`] – ledger lines that come after other effects
 //! - [`deferred`] – events that wait for others of their entity
@@ -24,6 +25,7 @@
 
 pub mod admin;
 pub mod batch;
+pub mod circuit;
 pub mod claim;
 pub mod columns;
 pub mod connection;

@@ -25,4 +25,4 @@ pub use label::{
 pub use log::init as init_logging;
 pub use metric::{Buckets, Description, Kind, Metric};
 pub use metrics::{DeferredOpen, EffectsOpen, Metrics, OpenThings, OutboxOpen, ParkedOpen};
-pub use outage::{Dependency, Outage, STILL_EVERY};
+pub use outage::{Dependency, Lasting, Outage, STILL_EVERY};

@@ -98,6 +98,28 @@ impl Outage {
     }
 }
 
+/// One state that should not last, as this process sees it. Whoever finds it says how it began; this says
+/// when it is time to say that it goes on, and how long it has lasted.
+#[derive(Debug, Default)]
+pub struct Lasting(Mutex<Story>);
+
+impl Lasting {
+    /// It is so now. How long it has lasted, where that is to be said again.
+    pub fn on(&self) -> Option<Duration> {
+        let mut story = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match story.away("", clock::now(), true) {
+            Said::Lasts(lasted) => Some(lasted),
+            Said::Nothing | Said::Began => None,
+        }
+    }
+
+    /// It is over. How long it lasted, if it was.
+    pub fn off(&self) -> Option<Duration> {
+        let mut story = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        story.back("", clock::now())
+    }
+}
+
 // --------------------------------------------------------------------------------------------- //
 
 /// What is known of the present outage, if there is one.
@@ -179,5 +201,18 @@ mod tests {
         assert_eq!(story.back("keeper", at(200_050)), None);
         assert_eq!(story.away("keeper", at(300_000), false), Said::Nothing);
         assert_eq!(story.away("keeper", at(300_050), false), Said::Began);
+    }
+
+    #[test]
+    fn r31_what_lasts_is_said_again_and_how_long_it_lasted() {
+        let lasting = Lasting::default();
+        assert_eq!(lasting.off(), None);
+        assert_eq!(
+            [lasting.on(), lasting.on()],
+            [None, None],
+            "whoever finds it says that it began"
+        );
+        assert!(lasting.off().is_some());
+        assert_eq!(lasting.off(), None);
     }
 }

@@ -17,6 +17,7 @@ use oncely_core::key::Key;
 use super::call::How;
 use super::endpoints::Endpoints;
 use crate::clock::{self, Moment};
+use crate::telemetry::Lasting;
 
 /// Of nine slots that come free, one at least goes to what has waited longest.
 const NEXT_IN_A_ROW: u32 = 8;
@@ -42,6 +43,8 @@ pub(super) struct Lane {
     backlog: AtomicBool,
     /// It was told that stored requests go to another host than when they were made.
     told_moved: AtomicBool,
+    /// What the log says while calls do not go through.
+    off: Lasting,
 }
 
 #[derive(Debug)]
@@ -88,6 +91,7 @@ impl Lane {
             }),
             backlog: AtomicBool::new(true),
             told_moved: AtomicBool::new(false),
+            off: Lasting::default(),
         }
     }
 
@@ -165,10 +169,14 @@ impl Lane {
         state.tokens.give_back(slots);
     }
 
-    /// Said once, however many calls find it so.
+    /// Said once, however many calls find it so; [`Lane::tell_lasting`] says that it goes on.
     fn tell(&self, turned: Turned, key: Key, how: &How) {
         let (effect, look) = (&*self.name, super::prepared::look(key));
         let status_code = how.status();
+        let lasted_s = match turned {
+            Turned::Off(_) => self.off.on().map(clock::seconds),
+            Turned::On(_) => self.off.off().map(clock::seconds),
+        };
         match turned {
             Turned::Off(Cause::Refusal) => tracing::error!(
                 effect,
@@ -178,7 +186,11 @@ impl Lane {
                  time tries whether they were mended"
             ),
             Turned::On(Cause::Refusal) => {
-                tracing::info!(effect, "effect goes on: credentials and configuration are right");
+                tracing::info!(
+                    effect,
+                    lasted_s,
+                    "effect goes on: credentials and configuration are right"
+                );
             }
             Turned::Off(Cause::Outage) => tracing::warn!(
                 effect,
@@ -189,8 +201,34 @@ impl Lane {
                  is back, and what waits keeps its attempts"
             ),
             Turned::On(Cause::Outage) => {
-                tracing::info!(effect, "circuit closed: the provider answers; calls grow from one");
+                tracing::info!(
+                    effect,
+                    lasted_s,
+                    "circuit closed: the provider answers; calls grow from one"
+                );
             }
+        }
+    }
+
+    /// While calls do not go through, says so now and then. Whoever comes by often calls it.
+    pub(super) fn tell_lasting(&self) {
+        let Some(cause) = self.open() else { return };
+        let Some(lasted) = self.off.on() else { return };
+        let (effect, lasted_s) = (&*self.name, lasted.as_secs());
+        let look = format!("oncely effects list --effect {effect} --status waiting");
+        match cause {
+            Cause::Refusal => tracing::error!(
+                effect,
+                lasted_s,
+                look,
+                "effect still halted: the provider refuses credentials or configuration"
+            ),
+            Cause::Outage => tracing::warn!(
+                effect,
+                lasted_s,
+                look,
+                "circuit still open: the provider does not answer"
+            ),
         }
     }
 

@@ -371,6 +371,7 @@ fn start_parts(
         health: parts.health.clone(),
         stop: parts.stop.clone(),
         lines: super::lines::names(&shared()),
+        circuits: None,
     };
     vital.spawn("sweeper", sweeper.run());
     vital.spawn("asker", ask(session("asker"), questions, pipeline));

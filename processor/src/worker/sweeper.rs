@@ -7,10 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncely_core::effect::circuit::Cause;
 use oncely_core::effect::next::{Act, Next, act, after_death};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::backlog::Turn;
 use super::claims::{Claims, Held};
@@ -22,6 +24,7 @@ use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::crash::{self, Step};
 use crate::http::Health;
+use crate::store::circuit;
 use crate::store::claim;
 use crate::store::deferred;
 use crate::store::parked;
@@ -57,6 +60,8 @@ pub(super) struct Sweeper {
     pub(super) stop: watch::Receiver<bool>,
     /// Names of ledger lines that wait for other effects.
     pub(super) lines: Vec<String>,
+    /// The open circuits that are on record, and under which worker.
+    pub(super) circuits: Option<(Uuid, Vec<(String, Cause)>)>,
 }
 
 impl Sweeper {
@@ -254,6 +259,7 @@ impl Sweeper {
         let connection = self.session.connection().await?;
         let epochs = progress::epochs(connection, group, cluster_id).await?;
         self.pipeline.send(Message::Epochs(epochs, self.session.generation()));
+        self.show_circuits().await?;
         if self.lease.may_judge(self.shared.timing.lease) {
             let judge = self.lease.worker();
             let connection = self.session.connection().await?;
@@ -265,6 +271,21 @@ impl Sweeper {
             }
         }
         self.take_over().await
+    }
+
+    /// Puts on record which circuits this worker has found open, for those who ask why an effect waits.
+    async fn show_circuits(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let lanes = shared.lanes.iter().flatten();
+        let open = lanes.filter_map(|lane| Some((lane.name.to_string(), lane.open()?)));
+        let shown = (self.lease.worker(), open.collect::<Vec<_>>());
+        if self.circuits.as_ref() == Some(&shown) {
+            return Ok(());
+        }
+        let connection = self.session.connection().await?;
+        circuit::show(connection, shared.connector_id, shown.0, &shown.1).await?;
+        self.circuits = Some(shown);
+        Ok(())
     }
 
     /// Claims of the dead become what their rules say of an unknown outcome.
@@ -362,11 +383,20 @@ impl Sweeper {
         let (id, max_open_effects) = (shared.connector_id, shared.backlog.max());
         let connection = self.session.connection().await?;
         let open = sweep::backlog(connection, id, max_open_effects).await?;
-        match shared.backlog.counted(open) {
+        let off = shared.lanes.iter().flatten().any(|lane| lane.open().is_some());
+        let remedy = "look at what the effects wait for: oncely effects list --status waiting";
+        match shared.backlog.counted(open, off) {
             Some(Turn::Full) => tracing::error!(
                 max_open_effects,
-                remedy = "look at what the effects wait for: oncely effects list --status waiting",
+                remedy,
                 "too many effects are open: no new events are taken until calls have caught up"
+            ),
+            Some(Turn::StillFull(lasted)) => tracing::error!(
+                max_open_effects,
+                open,
+                lasted_s = lasted.as_secs(),
+                remedy,
+                "too many effects are still open: no new events are taken"
             ),
             Some(Turn::Free) => {
                 tracing::info!(open, "calls have caught up: events are taken again")

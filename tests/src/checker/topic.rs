@@ -51,8 +51,17 @@ pub(super) fn client(brokers: &str, group: &str) -> Arc<BaseConsumer> {
 }
 
 fn partitions_of(client: &BaseConsumer, topic: &str) -> Vec<i32> {
-    let metadata = client.fetch_metadata(Some(topic), ANSWER).unwrap();
-    metadata.topics()[0].partitions().iter().map(|partition| partition.id()).collect()
+    let start = Instant::now();
+    loop {
+        let metadata = client.fetch_metadata(Some(topic), ANSWER).unwrap();
+        let found = &metadata.topics()[0];
+        if found.error().is_none() && !found.partitions().is_empty() {
+            return found.partitions().iter().map(|partition| partition.id()).collect();
+        }
+        // A broker that has just come back does not know all its topics, which is not the same as empty ones.
+        assert!(start.elapsed() < ANSWER, "{topic}: {:?}", found.error());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// First and next offset of each partition.

@@ -59,6 +59,10 @@ pub struct EffectRow {
     pub halted: bool,
     /// Open, and no connector file that runs has it: nobody will perform it.
     pub orphaned: bool,
+    /// Its time has come, and a worker has found its circuit open: `outage` or `refusal`.
+    pub circuit: Option<String>,
+    /// The held effect that it waits for, as far as it is one of the same entity.
+    pub behind: Option<Key>,
 }
 
 /// The same, as the columns have it.
@@ -88,6 +92,8 @@ struct Columns {
     after_keys: Option<Vec<Uuid>>,
     halted: bool,
     orphaned: bool,
+    circuit: Option<String>,
+    behind: Option<Uuid>,
 }
 
 impl Columns {
@@ -120,6 +126,8 @@ impl Columns {
             after: crate::store::columns::keys(self.after_keys),
             halted: self.halted,
             orphaned: self.orphaned,
+            circuit: self.circuit,
+            behind: self.behind.map(key),
         })
     }
 }

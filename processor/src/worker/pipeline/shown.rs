@@ -45,6 +45,7 @@ impl Pipeline {
         self.show_partitions();
         let metrics = &self.shared.metrics;
         for lane in self.shared.lanes.iter().flatten() {
+            lane.tell_lasting();
             if let Some(effect) = metrics.effect(lane.rule) {
                 effect.circuit_open(lane.open().is_some());
             }
