@@ -5,6 +5,7 @@
 
 mod answer;
 mod bar;
+mod beside;
 mod codes;
 mod context;
 mod deferred;

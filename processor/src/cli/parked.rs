@@ -2,38 +2,18 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clap::Subcommand;
 use oncely_core::expr::spelling::nearest;
 use serde_json::{Value, json};
 
 use super::answer::{
     Answer, bytes_as_written, bytes_json, bytes_text, counted, fields, shown, table, time,
 };
+use super::beside::beside;
 use super::context::Context;
 use super::effects::id;
 use super::exit::CliError;
 use crate::store::admin::parked::{self, Filter, ParkedRow, ParkedWhole, Place};
 use crate::worker::{is_unreadable, read_headers, reasons};
-
-/// See records that were set aside, with their cause.
-#[derive(Clone, Debug, Subcommand)]
-pub(super) enum Parked {
-    /// List them, newest first
-    #[command(after_help = "\
-Examples:
-  oncely dlq list --connector invoice-paid --reason syntax
-  oncely quarantine list --id in_1009:invoice.paid --output json")]
-    List(List),
-    /// Show one: its bytes, its headers, where it was read
-    #[command(after_help = "\
-Examples:
-  oncely dlq show 17
-  oncely quarantine show 4 --output json")]
-    Show {
-        /// Number as `list` shows it
-        number: i64,
-    },
-}
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct List {
@@ -65,20 +45,22 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
     Err(format!("{near}the reasons are {}", known.join(", ")))
 }
 
-impl Parked {
+impl List {
     pub(super) async fn run(self, context: &Context, place: Place) -> Result<Answer, CliError> {
+        let Self { connector, reason, business_id, closed, limit } = self;
+        let filter = Filter { connector, reason, business_id, closed, limit };
         let mut connection = context.connect("parked").await?;
-        match self {
-            Self::List(List { connector, reason, business_id, closed, limit }) => {
-                let filter = Filter { connector, reason, business_id, closed, limit };
-                let rows = parked::list(&mut connection, place, &filter).await?;
-                Ok(listed(place, &rows))
-            }
-            Self::Show { number } => match parked::show(&mut connection, place, number).await? {
-                Some(whole) => Ok(shown_whole(&whole)),
-                None => Err(CliError::Failed(format!("there is no {} {number}", word(place)))),
-            },
-        }
+        let rows = parked::list(&mut connection, place, &filter).await?;
+        Ok(listed(place, &rows))
+    }
+}
+
+/// Shows one of them, by its number.
+pub(super) async fn show(context: &Context, place: Place, number: i64) -> Result<Answer, CliError> {
+    let mut connection = context.connect("parked").await?;
+    match parked::show(&mut connection, place, number).await? {
+        Some(whole) => Ok(shown_whole(&whole)),
+        None => Err(CliError::Failed(format!("there is no {} {number}", word(place)))),
     }
 }
 
@@ -191,8 +173,16 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         text.push_str("\nheaders\n");
         text.extend(headers.iter().map(|header| format!("{}\n", header_text(header))));
     }
-    text.push_str(&part("value", &whole.value));
-    text.push_str(&part("value of the known event", &whole.known_value));
+    match both(whole) {
+        Some(both) => text.push_str(&format!("\nvalues\n{both}")),
+        None => {
+            text.push_str(&part("value", &whole.value));
+            text.push_str(&part("value of the known event", &whole.known_value));
+        }
+    }
+    if whole.known_fingerprint.is_some() && whole.known_value.is_none() {
+        text.push_str(&format!("\n{}\n", not_kept(whole)));
+    }
     let mut json = row_json(row);
     if let Some(json) = json.as_object_mut() {
         json.insert("event".to_owned(), json!(whole.event.map(|key| key.to_string())));
@@ -229,6 +219,22 @@ fn side_by_side(whole: &ParkedWhole, known: &oncely_core::key::Key) -> String {
     format!("\n{}", table(&["", "this record", "known event"], rows))
 }
 
+/// Both values, line by line, where both are kept and are text.
+fn both(whole: &ParkedWhole) -> Option<String> {
+    let (this, known) = (whole.value.as_deref()?, whole.known_value.as_deref()?);
+    std::str::from_utf8(this).ok().and(std::str::from_utf8(known).ok())?;
+    beside(("this record", "known event"), (&bytes_text(this), &bytes_text(known)))
+}
+
+/// Where the other content is to be looked for.
+fn not_kept(whole: &ParkedWhole) -> String {
+    let at = whole.known.as_ref().map(|(origin, _)| origin.to_string());
+    let at = at.map_or_else(|| "forgotten".to_owned(), |at| format!("read from {at}"));
+    format!(
+        "the value of the known event is not kept: that is done only until its effects are rendered; it was {at}"
+    )
+}
+
 /// A record header; without a value where the producer gave none.
 type Header = (String, Option<Vec<u8>>);
 
@@ -256,6 +262,43 @@ fn header_json((name, value): &Header) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_conflict_both_contents_stand_beside_each_other() {
+        let known = crate::store::origin::Origin { topic: "t".to_owned(), partition: 0, offset: 4 };
+        let whole = |known_value: Option<&[u8]>| ParkedWhole {
+            row: ParkedRow {
+                id: 4,
+                at: chrono::DateTime::UNIX_EPOCH,
+                connector: Some("invoice-paid".to_owned()),
+                reason: "conflict".to_owned(),
+                tenant: String::new(),
+                business_id: Some("in_1".to_owned()),
+                detail: String::new(),
+                origin: None,
+                effect: None,
+                redrives: 0,
+                wanted: false,
+                closed: None,
+            },
+            event: None,
+            fingerprint: Some(oncely_core::key::Key::from_bytes([1; 16])),
+            known_fingerprint: Some(oncely_core::key::Key::from_bytes([2; 16])),
+            known: Some((known.clone(), chrono::DateTime::UNIX_EPOCH)),
+            known_value: known_value.map(<[u8]>::to_vec),
+            timestamp_ms: None,
+            record_key: None,
+            value: Some(b"{\"id\":1,\"amount\":2}".to_vec()),
+            headers: None,
+        };
+        let both = shown_whole(&whole(Some(b"{\"id\":1,\"amount\":1}"))).text;
+        for line in ["this record", "\"amount\": 2, |", "0202", "0101"] {
+            assert!(both.contains(line), "{line} is missing in\n{both}");
+        }
+        let one = shown_whole(&whole(None)).text;
+        assert!(one.contains("value (") && one.contains("not kept"), "{one}");
+        assert!(one.contains("t[0]@4"), "{one}");
+    }
 
     #[test]
     fn what_could_not_be_read_is_shown_as_it_was_written() {

@@ -7,7 +7,7 @@ use super::answer::{Answer, counted, table};
 use super::context::{ChangeArgs, Context};
 use super::effects::id;
 use super::exit::CliError;
-use super::parked::Parked;
+use super::parked::{self, List};
 use crate::store::admin::parked::Place;
 use crate::store::admin::redrive::{self, Filter, Meant, Wish};
 use crate::store::{Connection, StoreError};
@@ -15,47 +15,93 @@ use crate::store::{Connection, StoreError};
 /// See dead letters, and send them on.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Dlq {
-    #[command(flatten)]
-    See(Parked),
-    /// Decide records, or try rejected effects, once more
+    /// List dead letters, newest first
     #[command(after_help = "\
-Records are decided again by the running workers of their connector, by its file as it is now, with their own
-business ids. One whose entity has moved on meanwhile is stale. A rejected effect is tried again under its own
-key, with the same bytes, and what was skipped because of it waits for it again.
+Examples:
+  oncely dlq list --connector invoice-paid --reason syntax
+  oncely dlq list --closed --id in_1009:invoice.paid --output json")]
+    List(List),
+    /// Show one: its bytes, its headers, where it was read
+    #[command(after_help = "\
+Examples:
+  oncely dlq show 17
+  oncely dlq show 17 --output json")]
+    Show {
+        /// Number as `list` shows it
+        number: i64,
+    },
+    /// Decide records, or try rejected effects, once more
+    #[command(
+        override_usage = "oncely dlq redrive [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
+        after_help = "\
+Records are decided again by the running workers of their connector, by its file as it is now,
+with their own business ids. One whose entity has moved on meanwhile is stale. A rejected effect
+is tried again under its own key, with the same bytes, and what was skipped because of it waits
+for it again.
 
 Examples:
   oncely dlq redrive 17 18 --reason 'the schema is right now' --dry-run
   oncely dlq redrive --connector invoice-paid --cause syntax --since 2h --reason INC-7
-  oncely dlq redrive --effect settle --cause effect_rejected --reason 'limits were raised'")]
+  oncely dlq redrive --effect settle --cause effect_rejected --reason 'limits were raised'"
+    )]
     Redrive(Again),
     /// Close them: nothing will follow from them
-    #[command(after_help = "\
+    #[command(
+        override_usage = "oncely dlq discard [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
+        after_help = "\
 Examples:
   oncely dlq discard 17 --reason 'a test record'
-  oncely dlq discard --connector invoice-paid --cause syntax --reason INC-7 --dry-run")]
+  oncely dlq discard --connector invoice-paid --cause syntax --reason INC-7 --dry-run"
+    )]
     Discard(Which),
 }
 
 /// See the quarantine, and give a verdict.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Quarantine {
-    #[command(flatten)]
-    See(Parked),
-    /// Run them: a person has looked at both contents
+    /// List what is in quarantine, newest first
     #[command(after_help = "\
-A conflict is run beside what is known under its id: its effects are owed under their own keys, and one that
-was done under such a key with another request is not done once more. It takes the place of the event that set
-its very version; where its entity has moved on meanwhile it is stale. Other records are decided again.
+A conflict has the business id of an event that is on record, and another content. The other
+reasons say what the state of its entity did not allow.
+
+Examples:
+  oncely quarantine list --connector invoice-paid --reason conflict
+  oncely quarantine list --id in_1009:invoice.paid --output json")]
+    List(List),
+    /// Show one; of a conflict both contents and both fingerprints
+    #[command(after_help = "\
+Of a conflict, what is known under its id stands beside it, line by line, as long as its bytes
+are kept; afterwards the place is named where it was read.
+
+Examples:
+  oncely quarantine show 4
+  oncely quarantine show 4 --output json")]
+    Show {
+        /// Number as `list` shows it
+        number: i64,
+    },
+    /// Run them: a person has looked at both contents
+    #[command(
+        override_usage = "oncely quarantine release [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
+        after_help = "\
+A conflict is run beside what is known under its id: its effects are owed under their own keys,
+and one that was done under such a key with another request is not done once more. It takes the
+place of the event that set its very version; where its entity has moved on meanwhile it is
+stale. Other records are decided again.
 
 Examples:
   oncely quarantine show 4              both contents side by side
   oncely quarantine release 4 --reason 'the second amount is right' --dry-run
-  oncely quarantine release 4 --reason 'the second amount is right'")]
+  oncely quarantine release 4 --reason 'the second amount is right'"
+    )]
     Release(Again),
     /// Close them: what is known stays as it is
-    #[command(after_help = "\
+    #[command(
+        override_usage = "oncely quarantine discard [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
+        after_help = "\
 Examples:
-  oncely quarantine discard 4 --reason 'the first amount was right'")]
+  oncely quarantine discard 4 --reason 'the first amount was right'"
+    )]
     Discard(Which),
 }
 
@@ -72,7 +118,8 @@ impl Dlq {
     pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
         let place = Place::DeadLetters;
         match self {
-            Self::See(parked) => parked.run(context, place).await,
+            Self::List(list) => list.run(context, place).await,
+            Self::Show { number } => parked::show(context, place, number).await,
             Self::Redrive(Again { which, over_limit }) => {
                 which.run(context, place, Wish::Redrive { over_limit }).await
             }
@@ -85,7 +132,8 @@ impl Quarantine {
     pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
         let place = Place::Quarantine;
         match self {
-            Self::See(parked) => parked.run(context, place).await,
+            Self::List(list) => list.run(context, place).await,
+            Self::Show { number } => parked::show(context, place, number).await,
             Self::Release(Again { which, over_limit }) => {
                 which.run(context, place, Wish::Release { over_limit }).await
             }
