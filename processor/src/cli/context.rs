@@ -40,7 +40,7 @@ pub(super) struct Global {
     brokers: Option<String>,
     /// How to answer
     #[arg(long, global = true, value_enum, default_value_t)]
-    output: Output,
+    pub(super) output: Output,
     /// Do not ask before a change
     #[arg(long, short = 'y', global = true)]
     yes: bool,

@@ -36,6 +36,17 @@ impl Exit {
             Self::Config => 78,
         }
     }
+
+    /// For machines, beside the code.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Unavailable => "unavailable",
+            Self::Config => "config",
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -51,9 +62,9 @@ pub(super) enum CliError {
     Usage(String),
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// Findings, as the compiler of connector files tells them.
-    #[error("{0}")]
-    Connectors(String),
+    /// Findings, as the compiler of connector files tells them, for people and for machines.
+    #[error("{rendered}")]
+    Connectors { rendered: String, findings: serde_json::Value },
     #[error("{what}")]
     Kafka { what: String, source: KafkaError },
     #[error("the processor stopped")]
@@ -83,7 +94,7 @@ impl CliError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Usage,
-            Self::Config(_) | Self::Connectors(_) | Self::Listen { .. } => Exit::Config,
+            Self::Config(_) | Self::Connectors { .. } | Self::Listen { .. } => Exit::Config,
             Self::Kafka { source, .. } => of_kafka(source),
             Self::Run { source } => match source {
                 RunError::Effect { .. }

@@ -69,7 +69,10 @@ impl Loaded {
     /// The connectors, or an error that shows every finding.
     pub(super) fn connectors(self) -> Result<Vec<Compiled>, CliError> {
         let files = self.files;
-        self.outcome.map_err(|findings| CliError::Connectors(findings_text(&findings, files)))
+        self.outcome.map_err(|findings| CliError::Connectors {
+            rendered: findings_text(&findings, files),
+            findings: serde_json::json!(findings),
+        })
     }
 }
 

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::answer::Answer;
+use self::answer::{Answer, Output};
 use self::context::{Context, Global};
 use self::exit::{CliError, Exit};
 use crate::config::{self, Environment};
@@ -58,7 +58,9 @@ Exit codes:
   2   wrong usage
   69  the database or the brokers are away: the same may succeed later
   78  to be put right by a person: a setting or a connector file, or the database, role, schema,
-      right or port that a setting names";
+      right or port that a setting names
+With --output json an error is one line on standard error: {\"error\": {\"message\", \"causes\", \"exit\",
+\"exit_code\"}}, with `errors` where settings and `findings` where connector files are wrong.";
 
 /// Consume Kafka so that each business event has its effect once
 #[derive(Debug, Parser)]
@@ -263,26 +265,26 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         // Help and version come this way as well, with a code of their own.
         Err(error) => {
-            print::usage(&error);
+            print::usage(output_asked(&args), &error);
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
         }
     };
     let context = match cli.global.context(Environment::of_process()) {
         Ok(context) => context,
-        Err(error) => return failed(&error),
+        Err(error) => return failed(output, &error),
     };
-    let output = context.output;
     match started(cli.command, &context) {
         Ok(answer) => {
+    let output = cli.global.output;
             print::answer(output, &answer);
             answer.exit.into()
         }
-        Err(error) => failed(&error),
+        Err(error) => failed(output, &error),
     }
 }
 
-fn failed(error: &CliError) -> ExitCode {
-    print::error(error);
+fn failed(output: Output, error: &CliError) -> ExitCode {
+    print::error(output, error);
     error.exit().into()
 }
 
@@ -293,6 +295,14 @@ fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
         checked_names(&command, context)?;
     }
     match command {
+/// How to answer, of a command line that is wrong elsewhere.
+fn output_asked(args: &[OsString]) -> Output {
+    let is_json =
+        |pair: &[OsString]| matches!(pair, [flag, value] if flag == "--output" && value == "json");
+    let json = args.iter().any(|arg| arg == "--output=json") || args.windows(2).any(is_json);
+    if json { Output::Json } else { Output::Table }
+}
+
         Command::Run(run) => run.run(context),
         Command::Demo(demo) => demo.run(context),
         Command::Test(test) => test.run(context),

@@ -57,6 +57,27 @@ fn errors_say_what_to_do() {
 
 /// The examples that are shown to people, with the environment left out.
 fn answered(args: &[&str]) -> Result<Answer, CliError> {
+#[test]
+fn errors_for_machines_are_one_object_each() {
+    let error = |args: &[&str]| print::error_json(&answered(args).unwrap_err())["error"].clone();
+    let away = error(&["migrate", "status", "--database", "postgres://u@127.0.0.1:1/x"]);
+    assert_eq!((&away["exit"], &away["exit_code"]), (&"unavailable".into(), &69.into()));
+    assert!(away["causes"].as_array().is_some_and(|causes| !causes.is_empty()), "{away}");
+    let unset = error(&["migrate", "status"]);
+    assert_eq!(unset["exit_code"], 78);
+    assert!(unset["errors"][0].as_str().unwrap().contains("ONCELY_DATABASE_URL"), "{unset}");
+    let dir = std::env::temp_dir().join(format!("oncely-errors-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("c.yaml"), "nmae: x\n").unwrap();
+    let wrong = error(&["test", dir.to_str().unwrap()]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(wrong["findings"][0]["code"].is_string(), "{wrong}");
+    let asked = |args: &[&str]| output_asked(&args.iter().map(OsString::from).collect::<Vec<_>>());
+    assert_eq!(asked(&["oncely", "efects", "--output", "json"]), Output::Json);
+    assert_eq!(asked(&["oncely", "efects", "--output=json"]), Output::Json);
+    assert_eq!(asked(&["oncely", "efects", "--output", "table"]), Output::Table);
+}
+
     let args = ["oncely"].iter().chain(args).map(OsString::from);
     let cli = Cli::try_parse_from(args).unwrap();
     let context = cli.global.context(Environment::default()).unwrap();
