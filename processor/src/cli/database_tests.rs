@@ -141,6 +141,7 @@ fn the_commands_on_a_real_database() {
     assert_eq!(world.oncely(&["explain", "in_2", "--tenant", "acct_7"]).exit, Exit::Failed);
 
     resolving(&world);
+    resolving_many(&world);
     accepting(&world);
     counting(&world);
     orphaned(&world);
@@ -188,6 +189,53 @@ fn resolving(world: &World) {
     // Whoever is named, else whoever the environment knows.
     let text = world.text(&["explain", "in_1", "--tenant", "acct_7"]);
     assert!(text.contains("by ben: INC-7") && text.contains("by ana: INC-7"), "{text}");
+}
+
+/// By filters: only what is held, each with an audit row, and nothing that is not meant.
+fn resolving_many(world: &World) {
+    let lane = Key::from_bytes([0x55; 16]);
+    let insert = |n: u8, connector: u8, name: &str, status: &str, days: u8| {
+        let (key, due) = (effect_key(n), if status == "waiting" { "now()" } else { "NULL" });
+        world.sql(&format!(
+            "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, status,
+                name, tenant, business_id, created_at, due_at)
+             VALUES ('{key}', '{key}', '{key}', '{lane}', {connector}, 0, '{status}', '{name}', '',
+                'many_{n}', now() - interval '{days} days', {due})"
+        ));
+    };
+    insert(20, 2, "settle", "held", 9);
+    insert(21, 2, "settle", "held", 5);
+    insert(22, 2, "settle", "held", 1);
+    insert(23, 2, "settle", "waiting", 5);
+    insert(24, 2, "receipt", "held", 5);
+    let filters =
+        ["--connector", "invoice-paid", "--effect", "settle", "--from", "7d", "--to", "2d"];
+    let resolve = |filters: &[&str], more: &[&str]| {
+        let args = ["effects", "resolve", "--as", "skipped", "--reason", "INC-9", "--yes"];
+        world.oncely(&[&args[..], filters, more].concat())
+    };
+    let dry = resolve(&filters, &["--dry-run"]);
+    assert_eq!(dry.json["changed"], 1, "{}", dry.text);
+    assert_eq!(world.effect(effect_key(21))["status"], "held");
+    let audited = || world.sql("SELECT id FROM oncely.audit WHERE reason = 'INC-9'").len();
+    assert_eq!(audited(), 0);
+    assert_eq!(resolve(&filters, &[]).json["changed"], 1);
+    assert_eq!(world.effect(effect_key(21))["status"], "skipped");
+    assert_eq!(world.effect(effect_key(20))["status"], "held");
+    assert_eq!(world.effect(effect_key(23))["status"], "waiting", "not held");
+    assert_eq!(audited(), 1);
+    let rest = resolve(&["--all", "--state", "held"], &[]);
+    assert_eq!(rest.json["changed"], 3, "{}", rest.text);
+    assert_eq!(audited(), 4, "one audit row each");
+    let waiting = effect_key(23).wire();
+    let two = resolve(&[&waiting, &effect_key(20).wire()], &[]);
+    assert_eq!(
+        (&two.json["changed"], &two.json["rows"][0]["left"]),
+        (&1.into(), &"it is final".into())
+    );
+    let none = ["effects", "resolve", "--as", "done", "--reason", "x", "--yes", "--all"];
+    assert!(world.try_oncely(&none).unwrap_err().to_string().contains("no effect is meant"));
+    world.sql("DELETE FROM oncely.effect WHERE business_id LIKE 'many%'");
 }
 
 fn accepting(world: &World) {

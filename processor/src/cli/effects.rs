@@ -1,20 +1,19 @@
-//! `oncely effects`: what is owed, and a person's word on it.
+//! `oncely effects`: what is owed.
 
-use clap::{Subcommand, ValueEnum};
-use oncely_connectors::format;
+use chrono::{DateTime, Utc};
+use clap::Subcommand;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
-use oncely_core::render::json::to_text;
 use serde_json::{Value, json};
 
 use super::answer::{
     Answer, bytes_json, bytes_text, counted, fields, shown, table, time, time_or_none, whole_table,
 };
-use super::context::{ChangeArgs, Context};
-use super::exit::{CliError, Exit};
+use super::context::Context;
+use super::exit::CliError;
+use super::moment;
+use super::resolve::Resolve;
 use crate::store::admin::effects::{self, AttemptRow, Bytes, EffectRow, Filter};
-use crate::store::admin::resolve::{Resolution, Resolved, resolve};
-use crate::store::{Connection, StoreError};
 
 /// See and resolve effects.
 #[derive(Clone, Debug, Subcommand)]
@@ -35,8 +34,10 @@ Examples:
         /// Key as `list` shows it or as the provider received it
         key: String,
     },
-    /// Resolve an effect that is held, unknown, failing or orphaned
-    #[command(after_help = "\
+    /// Resolve effects that are held, unknown, failing or orphaned: by key, by filter, or all
+    #[command(
+        override_usage = "oncely effects resolve [OPTIONS] --as <WORD> --reason <TEXT> <KEY... | FILTERS | --all>",
+        after_help = "\
 A person's word ends unknown. What was seen before stays in the audit row and in the attempts.
 A claim counts once its worker is dead. An orphaned effect is tried by nobody: it can be done,
 rejected or skipped.
@@ -44,18 +45,24 @@ rejected or skipped.
   retry      it has not: it is sent again now, with the same key and the same bytes
   rejected   it will not happen: a dead letter; effects after it are skipped
   skipped    it is not wanted: effects after it are skipped as well
+Filters mean held effects only, unless --state says otherwise. Each effect is resolved by itself, oldest
+first, with an audit row of its own; one that cannot be is left as it is, and the answer says why.
 
 Examples:
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'was seen'
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --by ana --reason INC-7
-  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run")]
+  oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run
+  oncely effects resolve --connector invoice-paid --effect receipt --from 2h --as retry \\
+      --reason 'the mail relay refused all of them' --dry-run
+  oncely effects resolve --all --state held --as done --reason INC-7"
+    )]
     Resolve(Resolve),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct List {
     /// Only in this state, or `halted` by refused credentials; may be given more than once
-    #[arg(long, value_name = "STATE", value_parser = state_asked)]
+    #[arg(long, alias = "state", value_name = "STATE", value_parser = state_asked)]
     status: Vec<Asked>,
     /// Only of this connector
     #[arg(long, value_name = "NAME")]
@@ -72,60 +79,26 @@ pub(super) struct List {
     /// Only orphaned ones: no connector file that runs has them any more
     #[arg(long)]
     orphaned: bool,
+    /// Only those that came to be owed then or later
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    from: Option<DateTime<Utc>>,
+    /// Only those that came to be owed before
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    to: Option<DateTime<Utc>>,
     /// Rows at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
 }
 
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Resolve {
-    /// Key as `list` shows it or as the provider received it
-    key: String,
-    /// What it is to become
-    #[arg(long = "as", value_enum, value_name = "WORD")]
-    word: Word,
-    /// With `--as done`: what the provider answered, as JSON, for effects that read it
-    #[arg(long, value_name = "JSON")]
-    result: Option<String>,
-    #[command(flatten)]
-    change: ChangeArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Word {
-    /// It has happened
-    Done,
-    /// It has not: send it now, with the same key
-    Retry,
-    /// Ask the provider now, by the effect's look-up
-    Lookup,
-    /// It will not happen: a dead letter
-    Rejected,
-    /// It is not wanted
-    Skipped,
-}
-
-impl Word {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Retry => "retry",
-            Self::Lookup => "lookup",
-            Self::Rejected => "rejected",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
 /// A state as `list` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
     In(Status),
     /// Waiting or unknown, and the last answer refused credentials or configuration.
     Halted,
 }
 
-fn state_asked(text: &str) -> Result<Asked, String> {
+pub(super) fn state_asked(text: &str) -> Result<Asked, String> {
     if text == "halted" {
         return Ok(Asked::Halted);
     }
@@ -133,7 +106,7 @@ fn state_asked(text: &str) -> Result<Asked, String> {
     Status::parse(text).map(Asked::In).ok_or_else(|| format!("the states are {states}, halted"))
 }
 
-fn key(text: &str) -> Result<Key, CliError> {
+pub(super) fn key(text: &str) -> Result<Key, CliError> {
     Key::parse(text).ok_or_else(|| {
         CliError::Usage(format!("{text:?} is no key: write ef_ and 32 hexadecimal digits"))
     })
@@ -163,6 +136,9 @@ impl List {
             tenant: self.tenant,
             business_id: self.business_id,
             orphaned: self.orphaned,
+            from: self.from,
+            to: self.to,
+            oldest_first: false,
             limit: self.limit,
         };
         let rows = effects::list(&mut context.connect("effects").await?, &filter).await?;
@@ -368,68 +344,4 @@ fn attempt_json(row: &AttemptRow) -> Value {
         "note": row.note,
         "evidence": row.evidence,
     })
-}
-
-impl Resolve {
-    async fn run(self, context: &Context) -> Result<Answer, CliError> {
-        let key = key(&self.key)?;
-        let change = context.change(&self.change)?;
-        let resolution = self.resolution()?;
-        let mut connection = context.connect("effects").await?;
-        if !change.dry_run {
-            let word = self.word.as_str();
-            context.confirm(&format!("Resolve {} as {word}?", key.wire()))?;
-        }
-        let mut tx = connection.begin().await.map_err(StoreError::from)?;
-        let resolved = resolve(&mut tx, key, &resolution, &change).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        self.answer(key, &resolved)
-    }
-
-    fn resolution(&self) -> Result<Resolution, CliError> {
-        let result = match (&self.result, self.word) {
-            (None, _) => None,
-            (Some(text), Word::Done) => {
-                let value = format::json::parse(text.as_bytes())
-                    .map_err(|error| CliError::Usage(format!("--result is refused: {error}")))?;
-                Some(to_text(&value).into_bytes())
-            }
-            (Some(_), Word::Retry | Word::Lookup | Word::Rejected | Word::Skipped) => {
-                return Err(CliError::Usage("--result goes with --as done only".to_owned()));
-            }
-        };
-        Ok(match self.word {
-            Word::Done => Resolution::Done { result },
-            Word::Retry => Resolution::Retry,
-            Word::Lookup => Resolution::LookUp,
-            Word::Rejected => Resolution::Rejected,
-            Word::Skipped => Resolution::Skipped,
-        })
-    }
-
-    fn answer(&self, key: Key, resolved: &Resolved) -> Result<Answer, CliError> {
-        let (word, key, dry_run) = (self.word.as_str(), key.wire(), self.change.dry_run);
-        match resolved {
-            Resolved::NotFound => Err(CliError::Failed(format!("there is no effect {key}"))),
-            Resolved::From { status, of_the_dead } => {
-                let was = status.as_str();
-                let claim = if *of_the_dead { " by a worker that is dead" } else { "" };
-                let text = if dry_run {
-                    format!(
-                        "would resolve {key} as {word}; it is {was}{claim}, and nothing was changed"
-                    )
-                } else {
-                    format!("resolved {key} as {word}; it was {was}{claim}")
-                };
-                let json = json!({ "key": key, "was": was, "of_the_dead": of_the_dead, "resolved_as": word, "dry_run": dry_run });
-                Ok(Answer::new(text, json))
-            }
-            Resolved::Refused { status, why } => {
-                let was = status.as_str();
-                let text = format!("{key} is {was} and stays so: {why}");
-                let json = json!({ "key": key, "status": was, "refused": why });
-                Ok(Answer { exit: Exit::Failed, ..Answer::new(text, json) })
-            }
-        }
-    }
 }

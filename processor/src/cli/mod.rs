@@ -26,6 +26,7 @@ mod progress;
 mod prove;
 mod redrive;
 mod replay;
+mod resolve;
 mod rewind;
 mod run;
 mod schema;

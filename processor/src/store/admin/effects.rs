@@ -21,6 +21,11 @@ pub struct Filter {
     pub business_id: Option<String>,
     /// Only those that nobody performs any more.
     pub orphaned: bool,
+    /// When it came to be owed.
+    pub from: Option<DateTime<Utc>>,
+    pub to: Option<DateTime<Utc>>,
+    /// Oldest first, instead of newest.
+    pub oldest_first: bool,
     /// Rows at most.
     pub limit: i64,
 }
@@ -132,7 +137,7 @@ impl Columns {
     }
 }
 
-/// Effects that pass the filter, newest first.
+/// Effects that pass the filter.
 pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<EffectRow>> {
     let statuses: Vec<_> =
         filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
@@ -151,6 +156,9 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
         filter.limit,
         filter.orphaned,
         filter.halted,
+        filter.from,
+        filter.to,
+        filter.oldest_first,
     );
     rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
 }

@@ -1,0 +1,331 @@
+//! `oncely effects resolve`: a person's word on effects, by key, by filter, or on all.
+
+use chrono::{DateTime, Utc};
+use clap::ValueEnum;
+use oncely_connectors::format;
+use oncely_core::effect::status::Status;
+use oncely_core::key::Key;
+use oncely_core::render::json::to_text;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, counted, shown, table};
+use super::context::{ChangeArgs, Context};
+use super::effects::{Asked, id, key, state_asked};
+use super::exit::{CliError, Exit};
+use super::moment;
+use crate::store::admin::Change;
+use crate::store::admin::effects::{self, EffectRow, Filter};
+use crate::store::admin::resolve::{Resolution, Resolved, resolve};
+use crate::store::{Connection, PgConnection, StoreError};
+
+/// Effects that one command resolves at most.
+const ROWS_MAX: i64 = 100_000;
+/// Rows of one answer for people; machines get all.
+const SHOWN_MAX: usize = 200;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
+pub(super) struct Resolve {
+    /// Keys as `list` shows them or as the provider received them
+    #[arg(value_name = "KEY", group = "which")]
+    keys: Vec<String>,
+    /// What they are to become
+    #[arg(long = "as", value_enum, value_name = "WORD")]
+    word: Word,
+    /// With `--as done` and one KEY: what the provider answered, as JSON, for effects that read it
+    #[arg(long, value_name = "JSON")]
+    result: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Which effects are meant, without naming them.
+#[derive(Clone, Debug, clap::Args)]
+struct Filters {
+    /// Only of this connector
+    #[arg(long, value_name = "NAME", group = "which", conflicts_with = "keys")]
+    connector: Option<String>,
+    /// Only with this effect id of the connector file
+    #[arg(long, value_name = "ID", group = "which", conflicts_with = "keys")]
+    effect: Option<String>,
+    /// Only in this state, or `halted`; may be given more than once [default: held]
+    #[arg(long, alias = "status", value_name = "STATE", value_parser = state_asked,
+          group = "which", conflicts_with = "keys")]
+    state: Vec<Asked>,
+    /// Only of this business id
+    #[arg(long = "id", value_name = "BUSINESS ID", group = "which", conflicts_with = "keys")]
+    business_id: Option<String>,
+    /// Only of this tenant
+    #[arg(long, group = "which", conflicts_with = "keys")]
+    tenant: Option<String>,
+    /// Only those that came to be owed then or later (2026-11-01T00:00Z, 2026-11-01, 2h)
+    #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
+          conflicts_with = "keys")]
+    from: Option<DateTime<Utc>>,
+    /// Only those that came to be owed before
+    #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
+          conflicts_with = "keys")]
+    to: Option<DateTime<Utc>>,
+    /// Every one of them
+    #[arg(long, group = "which", conflicts_with = "keys")]
+    all: bool,
+    /// Effects at most, oldest first
+    #[arg(long, default_value_t = ROWS_MAX, value_parser = clap::value_parser!(i64).range(1..=ROWS_MAX))]
+    limit: i64,
+}
+
+impl Filters {
+    fn filter(self) -> Filter {
+        let halted = self.state.contains(&Asked::Halted);
+        let mut statuses: Vec<Status> = (self.state.iter())
+            .filter_map(|asked| match asked {
+                Asked::In(status) => Some(*status),
+                Asked::Halted => None,
+            })
+            .collect();
+        if self.state.is_empty() {
+            statuses.push(Status::Held);
+        }
+        Filter {
+            statuses,
+            halted,
+            connector: self.connector,
+            effect: self.effect,
+            tenant: self.tenant,
+            business_id: self.business_id,
+            orphaned: false,
+            from: self.from,
+            to: self.to,
+            oldest_first: true,
+            limit: self.limit,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Word {
+    /// It has happened
+    Done,
+    /// It has not: send it now, with the same key
+    Retry,
+    /// Ask the provider now, by the effect's look-up
+    Lookup,
+    /// It will not happen: a dead letter
+    Rejected,
+    /// It is not wanted
+    Skipped,
+}
+
+impl Word {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry => "retry",
+            Self::Lookup => "lookup",
+            Self::Rejected => "rejected",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// One effect that was meant, and what became of the wish.
+struct Spoken {
+    row: EffectRow,
+    resolved: Resolved,
+}
+
+impl Spoken {
+    /// Why it is left as it is.
+    const fn left(&self) -> Option<&'static str> {
+        match self.resolved {
+            Resolved::From { .. } => None,
+            Resolved::NotFound => Some("it is not there any more"),
+            Resolved::Refused { why, .. } => Some(why),
+        }
+    }
+}
+
+impl Resolve {
+    pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
+        let change = context.change(&self.change)?;
+        let resolution = self.resolution()?;
+        let mut connection = context.connect("effects").await?;
+        if let [key_] = self.keys.as_slice() {
+            return self.one(context, &mut connection, key(key_)?, &resolution, &change).await;
+        }
+        if self.result.is_some() {
+            let text = "--result goes with one KEY only: each effect has an answer of its own";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        let rows = if self.keys.is_empty() {
+            effects::list(&mut connection, &self.filters.clone().filter()).await?
+        } else {
+            let keys = self.keys.iter().map(|text| key(text)).collect::<Result<Vec<_>, _>>()?;
+            named(&mut connection, &keys).await?
+        };
+        if rows.is_empty() {
+            return Err(CliError::Failed("no effect is meant by this".to_owned()));
+        }
+        if !change.dry_run {
+            // What is asked about is what would be done now.
+            let dry = Change { dry_run: true, ..change.clone() };
+            let would = each(&mut connection, rows.clone(), &resolution, &dry).await?;
+            let count = would.iter().filter(|one| one.left().is_none()).count();
+            if count == 0 {
+                return Ok(self.many(&would, true));
+            }
+            let (what, word) = (counted(count, "effect"), self.word.as_str());
+            context.confirm(&format!("Resolve {what} as {word}?"))?;
+        }
+        let spoken = each(&mut connection, rows, &resolution, &change).await?;
+        Ok(self.many(&spoken, change.dry_run))
+    }
+
+    async fn one(
+        &self,
+        context: &Context,
+        connection: &mut PgConnection,
+        key: Key,
+        resolution: &Resolution,
+        change: &Change,
+    ) -> Result<Answer, CliError> {
+        if !change.dry_run {
+            let word = self.word.as_str();
+            context.confirm(&format!("Resolve {} as {word}?", key.wire()))?;
+        }
+        let resolved = alone(connection, key, resolution, change).await?;
+        self.answer(key, &resolved)
+    }
+
+    fn many(&self, spoken: &[Spoken], dry_run: bool) -> Answer {
+        let header = ["key", "connector", "effect", "id", "was", "left as it is"];
+        let cells = spoken.iter().take(SHOWN_MAX).map(|one| {
+            vec![
+                one.row.key.wire(),
+                one.row.connector.clone().unwrap_or_else(|| "(gone)".to_owned()),
+                one.row.name.clone(),
+                shown(&id(&one.row.tenant, &one.row.business_id)),
+                one.row.status.as_str().to_owned(),
+                one.left().unwrap_or_default().to_owned(),
+            ]
+        });
+        let mut text = table(&header, cells.collect());
+        let more = spoken.len().saturating_sub(SHOWN_MAX);
+        if more > 0 {
+            text.push_str(&format!("… and {more} more\n"));
+        }
+        let changed = spoken.iter().filter(|one| one.left().is_none()).count();
+        let left = spoken.len().saturating_sub(changed);
+        let rest = if left > 0 { format!(", {left} left as they are") } else { String::new() };
+        let (word, count) = (self.word.as_str(), counted(changed, "effect"));
+        text.push_str(&if dry_run {
+            format!("would resolve {count} as {word}{rest}; nothing was changed\n")
+        } else {
+            format!("resolved {count} as {word}{rest}\n")
+        });
+        let rows: Vec<Value> = spoken
+            .iter()
+            .map(|one| {
+                json!({
+                    "key": one.row.key.wire(),
+                    "connector": one.row.connector,
+                    "effect": one.row.name,
+                    "tenant": one.row.tenant,
+                    "business_id": one.row.business_id,
+                    "was": one.row.status.as_str(),
+                    "left": one.left(),
+                })
+            })
+            .collect();
+        let json =
+            json!({ "rows": rows, "changed": changed, "resolved_as": word, "dry_run": dry_run });
+        let exit = if changed == 0 { Exit::Failed } else { Exit::Ok };
+        Answer { exit, ..Answer::new(text, json) }
+    }
+
+    fn resolution(&self) -> Result<Resolution, CliError> {
+        let result = match (&self.result, self.word) {
+            (None, _) => None,
+            (Some(text), Word::Done) => {
+                let value = format::json::parse(text.as_bytes())
+                    .map_err(|error| CliError::Usage(format!("--result is refused: {error}")))?;
+                Some(to_text(&value).into_bytes())
+            }
+            (Some(_), Word::Retry | Word::Lookup | Word::Rejected | Word::Skipped) => {
+                return Err(CliError::Usage("--result goes with --as done only".to_owned()));
+            }
+        };
+        Ok(match self.word {
+            Word::Done => Resolution::Done { result },
+            Word::Retry => Resolution::Retry,
+            Word::Lookup => Resolution::LookUp,
+            Word::Rejected => Resolution::Rejected,
+            Word::Skipped => Resolution::Skipped,
+        })
+    }
+
+    fn answer(&self, key: Key, resolved: &Resolved) -> Result<Answer, CliError> {
+        let (word, key, dry_run) = (self.word.as_str(), key.wire(), self.change.dry_run);
+        match resolved {
+            Resolved::NotFound => Err(CliError::Failed(format!("there is no effect {key}"))),
+            Resolved::From { status, of_the_dead } => {
+                let was = status.as_str();
+                let claim = if *of_the_dead { " by a worker that is dead" } else { "" };
+                let text = if dry_run {
+                    format!(
+                        "would resolve {key} as {word}; it is {was}{claim}, and nothing was changed"
+                    )
+                } else {
+                    format!("resolved {key} as {word}; it was {was}{claim}")
+                };
+                let json = json!({ "key": key, "was": was, "of_the_dead": of_the_dead, "resolved_as": word, "dry_run": dry_run });
+                Ok(Answer::new(text, json))
+            }
+            Resolved::Refused { status, why } => {
+                let was = status.as_str();
+                let text = format!("{key} is {was} and stays so: {why}");
+                let json = json!({ "key": key, "status": was, "refused": why });
+                Ok(Answer { exit: Exit::Failed, ..Answer::new(text, json) })
+            }
+        }
+    }
+}
+
+/// The effects of these keys; one that is not there is an error, since it may be a slip.
+async fn named(connection: &mut PgConnection, keys: &[Key]) -> Result<Vec<EffectRow>, CliError> {
+    let rows = effects::of_keys(connection, keys).await?;
+    let missing = keys.iter().find(|key| !rows.iter().any(|row| row.key == **key));
+    match missing {
+        Some(key) => Err(CliError::Failed(format!("there is no effect {}", key.wire()))),
+        None => Ok(rows),
+    }
+}
+
+/// Each in a transaction of its own, so that no worker waits for a person's many.
+async fn each(
+    connection: &mut PgConnection,
+    rows: Vec<EffectRow>,
+    resolution: &Resolution,
+    change: &Change,
+) -> Result<Vec<Spoken>, CliError> {
+    let mut spoken = Vec::with_capacity(rows.len());
+    for row in rows {
+        let resolved = alone(connection, row.key, resolution, change).await?;
+        spoken.push(Spoken { row, resolved });
+    }
+    Ok(spoken)
+}
+
+async fn alone(
+    connection: &mut PgConnection,
+    key: Key,
+    resolution: &Resolution,
+    change: &Change,
+) -> Result<Resolved, CliError> {
+    let mut tx = connection.begin().await.map_err(StoreError::from)?;
+    let resolved = resolve(&mut tx, key, resolution, change).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(resolved)
+}
