@@ -15,8 +15,8 @@ use crate::store::{Connection, StoreError};
 pub(super) enum Deferred {
     /// List them, those first whose time comes next
     #[command(after_help = "\
-An event that waits for a version goes by itself: when that has come, or at its time, as the connector's
-`on_gap` says. One behind a parked record goes when that is released or discarded.
+An event that waits for a version goes by itself: when that has come, or at its time, as the
+connector's `on_gap` says. One behind a parked record goes when that is released or discarded.
 
 Examples:
   oncely deferred list --connector invoice-paid
@@ -24,15 +24,18 @@ Examples:
   oncely deferred list --closed --output json")]
     List(List),
     /// Let events go that wait for a version, as if their time had come
-    #[command(after_help = "\
-What follows is what the connector's `on_gap` says of one whose time has come: it applies over the gap, or is
-quarantined; those behind it without another gap go with it. What stands behind a parked record is let go by
-`oncely quarantine release` or `discard`.
+    #[command(
+        override_usage = "oncely deferred release [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
+        after_help = "\
+What follows is what the connector's `on_gap` says of one whose time has come: it applies over
+the gap, or is quarantined; those behind it without another gap go with it. What stands behind a
+parked record is let go by `oncely quarantine release` or `discard`.
 
 Examples:
   oncely deferred release 4 --reason 'version 6 was never written'
   oncely deferred release --id in_1009:invoice.paid --reason INC-7 --dry-run
-  oncely deferred release --connector invoice-paid --reason INC-7")]
+  oncely deferred release --connector invoice-paid --reason INC-7"
+    )]
     Release(Release),
 }
 

@@ -100,9 +100,9 @@ Examples:
     Test(test::Test),
     /// Let a process die at every crash point, and see what becomes of each effect
     #[command(after_help = "\
-The connector's own rules and sample events, a private database and broker, and a provider that this
-program plays; nobody else is called, and no secret is needed. Exit code 1 when an effect took place
-twice, was lost, or was counted as done without having taken place.
+The connector's own rules and sample events, a private database and broker, and a provider that
+this program plays; nobody else is called, and no secret is needed. Exit code 1 when an effect
+took place twice, was lost, or was counted as done without having taken place.
 
 Examples:
   oncely prove connectors/examples/invoice-paid.yaml
@@ -119,8 +119,8 @@ Examples:
     Run(run::Run),
     /// See it work: events, repeats, faults and kills, and a table of what took place
     #[command(after_help = "\
-Needs no services: broker, database and provider are its own, and gone at the end. Exit code 1 when
-any number is wrong.
+Needs no services: broker, database and provider are its own, and gone at the end. Exit code 1
+when any number is wrong.
 
 Examples:
   oncely demo
@@ -202,26 +202,31 @@ Examples:
     )]
     Progress(progress::Progress),
     /// Replay events that are on record, by id or by time
-    #[command(after_help = "\
-An event keeps its id: what it owes and is on record is never run by a replay. `--effects` says more:
+    #[command(
+        override_usage = "oncely replay [OPTIONS] --reason <TEXT> <CONNECTOR> <FILTERS | --all>",
+        after_help = "\
+An event keeps its id: what it owes and is on record is never run by a replay. `--effects` says
+more:
   skip         the default: nothing runs
   missing      what the file owes as it is now, and is not on record: an effect that was added later
   rerun=ID     that effect once more, as a new generation under a key of its own; once for each
                --request, and only after the original has come to its end
-What is added keeps the order of its entity: later events wait for it. It has an audit row for each
-event. Without --yes the counts are shown first; --dry-run only shows them.
+What is added keeps the order of its entity: later events wait for it. It has an audit row for
+each event. Without --yes the counts are shown first; --dry-run only shows them.
 
 Examples:
   oncely replay invoice-paid --id in_1009:invoice.paid --tenant acct_7 --reason INC-7
   oncely replay invoice-paid --from 2026-11-01 --effects missing --reason INC-7 --dry-run
   oncely replay invoice-paid --id in_1009:invoice.paid --tenant acct_7 \\
-      --effects rerun=receipt --request INC-7 --reason 'the mail was lost'")]
+      --effects rerun=receipt --request INC-7 --reason 'the mail was lost'"
+    )]
     Replay(replay::Replay),
     /// Read a connector's topics once more from an earlier place; a preview, unless --yes is given
     #[command(after_help = "\
-The position goes back and gets a new epoch; processors that run notice within seconds. Records whose id
-is on record are absorbed as repeats; what is not on record runs. A position never goes forward by
-this, so no record is passed over. An event older than `retention.dedupe` is set aside, not run.
+The position goes back and gets a new epoch; processors that run notice within seconds. Records
+whose id is on record are absorbed as repeats; what is not on record runs. A position never goes
+forward by this, so no record is passed over. An event older than `retention.dedupe` is set
+aside, not run.
 
 Examples:
   oncely rewind invoice-paid --to 2026-11-01T00:00Z --reason INC-7
@@ -262,7 +267,8 @@ Examples:
 
 /// Runs one command and prints what it answers.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         // Help and version come this way as well, with a code of their own.
         Err(error) => {
@@ -270,13 +276,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
         }
     };
+    let output = cli.global.output;
     let context = match cli.global.context(Environment::of_process()) {
         Ok(context) => context,
         Err(error) => return failed(output, &error),
     };
     match started(cli.command, &context) {
         Ok(answer) => {
-    let output = cli.global.output;
             print::answer(output, &answer);
             answer.exit.into()
         }
@@ -289,13 +295,6 @@ fn failed(output: Output, error: &CliError) -> ExitCode {
     error.exit().into()
 }
 
-/// Runs a command that needs no database by itself, and others on a runtime.
-fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
-    // Whoever looks for the right name is helped, not refused.
-    if !matches!(command, Command::Help(_) | Command::Schema) {
-        checked_names(&command, context)?;
-    }
-    match command {
 /// How to answer, of a command line that is wrong elsewhere.
 fn output_asked(args: &[OsString]) -> Output {
     let is_json =
@@ -304,6 +303,13 @@ fn output_asked(args: &[OsString]) -> Output {
     if json { Output::Json } else { Output::Table }
 }
 
+/// Runs a command that needs no database by itself, and others on a runtime.
+fn started(command: Command, context: &Context) -> Result<Answer, CliError> {
+    // Whoever looks for the right name is helped, not refused.
+    if !matches!(command, Command::Help(_) | Command::Schema) {
+        checked_names(&command, context)?;
+    }
+    match command {
         Command::Run(run) => run.run(context),
         Command::Demo(demo) => demo.run(context),
         Command::Test(test) => test.run(context),

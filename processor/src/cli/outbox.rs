@@ -25,14 +25,17 @@ Examples:
   oncely outbox list --connector order-shipped --topic orders.shipped.v1 --output json")]
     List(List),
     /// Send records again that the brokers refused
-    #[command(after_help = "\
-They are sent in their old places, before what waits behind them, and with the same message id. To give
-one up, resolve its effect: oncely effects resolve KEY --as skipped.
+    #[command(
+        override_usage = "oncely outbox retry [OPTIONS] --reason <TEXT> <FILTERS | --all>",
+        after_help = "\
+They are sent in their old places, before what waits behind them, and with the same message id.
+To give one up, resolve its effect: oncely effects resolve KEY --as skipped.
 
 Examples:
   oncely outbox retry --topic orders.shipped.v1 --reason 'the topic is there now' --dry-run
   oncely outbox retry --number 17 --reason INC-7
-  oncely outbox retry --all --reason 'rights were granted'")]
+  oncely outbox retry --all --reason 'rights were granted'"
+    )]
     Retry(Retry),
 }
 

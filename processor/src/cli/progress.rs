@@ -35,7 +35,10 @@ Examples:
         stopped: bool,
     },
     /// Go on with a topic that was recreated or truncated
-    #[command(after_help = "\
+    #[command(
+        override_usage = "oncely progress accept [OPTIONS] --group <GROUP> --topic <TOPIC> --at <WHERE> --reason <TEXT>\n  \
+                        <--partition <PARTITION> | --all>",
+        after_help = "\
 A partition stops when it is not what was read before: the topic was deleted and made again, or
 records were lost. Accepting raises the epoch of the position and goes on
   --at earliest   with the first record that is there: what was seen before is a duplicate
@@ -46,7 +49,8 @@ earliest and latest ask Kafka.
 
 Examples:
   oncely progress accept --group g --topic invoices --all --at earliest --reason INC-7 --dry-run
-  oncely progress accept --group g --topic invoices --partition 3 --at 118 --reason INC-7")]
+  oncely progress accept --group g --topic invoices --partition 3 --at 118 --reason INC-7"
+    )]
     Accept(Accept),
 }
 

@@ -11,6 +11,8 @@ fn help_is_what_people_read() {
     command.build();
     let mut text = String::new();
     collect(&mut command, &mut text);
+    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100).collect();
+    assert_eq!(wide, [""; 0], "a terminal of 100 columns breaks these once more");
     insta::assert_snapshot!("help", text);
 }
 
@@ -55,8 +57,6 @@ fn errors_say_what_to_do() {
     insta::assert_snapshot!("errors", said);
 }
 
-/// The examples that are shown to people, with the environment left out.
-fn answered(args: &[&str]) -> Result<Answer, CliError> {
 #[test]
 fn errors_for_machines_are_one_object_each() {
     let error = |args: &[&str]| print::error_json(&answered(args).unwrap_err())["error"].clone();
@@ -78,6 +78,8 @@ fn errors_for_machines_are_one_object_each() {
     assert_eq!(asked(&["oncely", "efects", "--output", "table"]), Output::Table);
 }
 
+/// The examples that are shown to people, with the environment left out.
+fn answered(args: &[&str]) -> Result<Answer, CliError> {
     let args = ["oncely"].iter().chain(args).map(OsString::from);
     let cli = Cli::try_parse_from(args).unwrap();
     let context = cli.global.context(Environment::default()).unwrap();

@@ -27,7 +27,8 @@ Examples:
     },
     /// Send to an endpoint again
     #[command(after_help = "\
-Running processors take it up within a second or two. What became a dead letter meanwhile stays one.
+Running processors take it up within a second or two. What became a dead letter meanwhile stays
+one.
 
 Examples:
   oncely webhooks enable https://shop.example.com/hooks --reason 'moved back' --dry-run
