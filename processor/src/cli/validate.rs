@@ -15,7 +15,7 @@ use crate::config::{self, Secrets};
 use crate::kafka::{Admin, KafkaError};
 use crate::store::admin::open::{self, Owed};
 use crate::store::migrate;
-use crate::worker::memory;
+use crate::worker::{memory, written_remedy};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Validate {
@@ -275,10 +275,15 @@ async fn topics(context: &Context, compiled: &[Compiled]) -> Vec<Looked> {
         };
         for topic in one.connector.topics_written() {
             let name = format!("topic {topic}, written by {}", one.connector.name);
-            match admin.topics(&[topic]).await {
+            match admin.topics(std::slice::from_ref(&topic)).await {
                 Ok(_) => looked.push(Looked::new(name, None)),
                 Err(error @ KafkaError::TopicMissing { .. }) => {
-                    looked.push(Looked::new(name, Some(print::chain(&error))));
+                    let wrong = format!(
+                        "{}: {}",
+                        print::chain(&error),
+                        written_remedy(&one.connector, &topic)
+                    );
+                    looked.push(Looked::new(name, Some(wrong)));
                 }
                 Err(error) => {
                     looked.push(Looked::failed(name, &context.kafka_failed(error)));

@@ -103,6 +103,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         return Ok(());
     };
     check_retention(&parts.connector, &admin).await?;
+    check_written(&parts.connector, &admin).await;
     let shared = Arc::new(Shared {
         wanted: Wanted::by(&parts.connector),
         connector: Arc::clone(&parts.connector),
@@ -249,6 +250,31 @@ async fn check_retention(connector: &Connector, admin: &Admin) -> Result<(), Run
         }
     }
     Ok(())
+}
+
+/// Says at the start which topics are missing that are written to, rather than with the first record.
+async fn check_written(connector: &Connector, admin: &Admin) {
+    for topic in connector.topics_written() {
+        if let Err(KafkaError::TopicMissing { .. }) =
+            admin.topics(std::slice::from_ref(&topic)).await
+        {
+            let remedy = written_remedy(connector, &topic);
+            tracing::error!(topic, remedy, "a topic is missing that this connector writes to");
+        }
+    }
+}
+
+/// What to do about a missing topic that a connector writes to, and what becomes of its records until then.
+pub(crate) fn written_remedy(connector: &Connector, topic: &str) -> String {
+    let letters = connector.failure.dead_letter.as_ref();
+    let field = match letters.filter(|letters| *letters.topic == *topic) {
+        Some(_) => "`failure.dead_letter.topic`",
+        None => "`message.topic`",
+    };
+    format!(
+        "make the topic, grant access, or put {field} right; until then its records are held, and \
+         `oncely outbox retry --topic {topic}` sends them"
+    )
 }
 
 /// Starts the relay, where anything goes through the outbox.
