@@ -423,6 +423,8 @@ CREATE TABLE oncely.progress (
     witness_timestamp bigint,
     suspect           bigint,
     witness_hash      uuid,
+    -- The worker that took the partition up last, for people; nothing is decided by it.
+    holder            uuid,
     updated_at        timestamptz NOT NULL DEFAULT now(),
     partition         integer     NOT NULL CHECK (partition >= 0),
     group_name        text        COLLATE "C" NOT NULL,

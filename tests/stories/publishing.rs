@@ -189,6 +189,41 @@ async fn h4_h5_a_dead_head_holds_its_own_key_and_can_be_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b16_topics_that_are_missing_are_told_at_the_start() {
+    let mut wiring = Wiring::invoices("nowhere").effects([announce()]);
+    wiring.dead_letter = true;
+    let mut world = World::plan(wiring).start().await;
+    let (out, dlq) = (world.out(), world.dlq());
+    let worker = world.run().await;
+    for (topic, field) in [(&out, "`message.topic`"), (&dlq, "`failure.dead_letter.topic`")] {
+        let told = |log: &str| {
+            let of_topic = |line: &&str| line.contains(topic.as_str()) && line.contains(field);
+            log.lines().filter(of_topic).any(|line| line.contains("a topic is missing"))
+        };
+        world.until("it to be told", async || told(&world.workers[worker].log())).await;
+    }
+    let checked = world.oncely(&["validate", "--live"]).await;
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    let live = checked.json["live"].to_string();
+    assert_eq!(live.matches("oncely outbox retry --topic").count(), 2, "{live}");
+    world.kafka().create_topic(&out, 1, &[]).await.unwrap();
+    world.kafka().create_topic(&dlq, 1, &[]).await.unwrap();
+    let versions = write(&world, 1..4, 1).await;
+    world.settled().await;
+    world.check_announced(&out, &versions).await;
+    // Where groups are, where the topic ends, and who reads.
+    let listed = world.oncely(&["progress", "list"]).await.json;
+    let rows = listed["progress"].as_array().unwrap();
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_i64().unwrap()).sum::<i64>();
+    assert_eq!((sum("end"), sum("position"), sum("lag")), (3, 3, 0), "{listed:#}");
+    let holders = "SELECT count(DISTINCT p.holder) FROM oncely.progress AS p
+        JOIN oncely.worker AS w ON w.id = p.holder";
+    assert_eq!(world.count(holders).await, 1);
+    assert!(rows.iter().all(|row| row["holder"].is_string()), "{listed:#}");
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d9_a_record_that_is_too_large_holds_nothing_that_went_with_it() {
     let mut lines = announce();
     lines.replace(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::answer::{Answer, counted, time, whole_table};
+use super::answer::{Answer, counted, shown, time, whole_table};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
 use crate::kafka::TopicPartition;
@@ -18,7 +18,9 @@ use crate::store::{Connection, StoreError};
 pub(super) enum Progress {
     /// List positions
     #[command(after_help = "\
-A topic that was deleted and made again stands here twice, under two ids.
+A topic that was deleted and made again stands here twice, under two ids. The end of each topic is
+asked of Kafka; the lag counts records, and so includes those that are read and not finished. The
+holder is the worker that reads the partition: its host, and the beginning of its id.
 
 Examples:
   oncely progress list --group oncely.invoice-paid
@@ -102,7 +104,9 @@ impl Progress {
             Self::List { group, topic, stopped } => {
                 let filter = Filter { group, topic, partition: None, stopped_only: stopped };
                 let mut connection = context.connect("progress").await?;
-                Ok(listed(&progress::list(&mut connection, &filter).await?))
+                let rows = progress::list(&mut connection, &filter).await?;
+                let ends = ends_of(context, &rows).await;
+                Ok(listed(&rows, &ends))
             }
             Self::Accept(accept) => accept.run(context).await,
         }
@@ -115,34 +119,112 @@ fn suspect(row: &ProgressRow) -> Option<i64> {
     row.suspect.filter(|below| *below != END_UNKNOWN)
 }
 
-fn listed(rows: &[ProgressRow]) -> Answer {
+/// Where the topics end, by row; and why not all of them are known.
+#[derive(Debug, Default)]
+struct TopicEnds {
+    ends: BTreeMap<usize, i64>,
+    unknown: Option<String>,
+}
+
+/// Asks Kafka for the end of each partition. Brokers that are away are asked once, and hide no position.
+async fn ends_of(context: &Context, rows: &[ProgressRow]) -> TopicEnds {
+    let mut found = TopicEnds::default();
+    let mut groups: BTreeMap<&str, Vec<(usize, &ProgressRow)>> = BTreeMap::new();
+    for (number, row) in rows.iter().enumerate() {
+        groups.entry(&row.group_name).or_default().push((number, row));
+    }
+    for (group, rows) in groups {
+        if let Err(error) = ends_of_group(context, group, &rows, &mut found.ends).await {
+            found.unknown = Some(super::print::chain(&error));
+            break;
+        }
+    }
+    found
+}
+
+async fn ends_of_group(
+    context: &Context,
+    group: &str,
+    rows: &[(usize, &ProgressRow)],
+    ends: &mut BTreeMap<usize, i64>,
+) -> Result<(), CliError> {
+    let admin = context.kafka(group)?;
+    let failed = |source| context.kafka_failed(source);
+    let cluster_id = admin.cluster_id().await.map_err(failed)?;
+    let mut names: Vec<String> = rows.iter().map(|(_, row)| row.topic.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let ids = admin.topic_ids(&names).await.map_err(failed)?;
+    for (number, row) in rows {
+        // Of a topic that was made anew under this name, the end says nothing of the row.
+        let known = ids.get(&row.topic).map(ToString::to_string).unwrap_or_default();
+        if row.cluster_id != cluster_id || row.topic_id != known {
+            continue;
+        }
+        let partition = TopicPartition::new(row.topic.as_str(), row.partition);
+        match admin.watermarks(&partition).await {
+            Ok((_, end)) => drop(ends.insert(*number, end)),
+            // Fewer partitions than there were, or one without a leader at this moment.
+            Err(error) if !error.is_transient() => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Where it runs, and the beginning of its id.
+fn holder(row: &ProgressRow) -> String {
+    match (&row.host, &row.holder) {
+        (Some(host), Some(worker)) => {
+            let id = worker.to_string();
+            format!("{} {}", shown(host), id.get(..8).unwrap_or(&id))
+        }
+        _ => String::new(),
+    }
+}
+
+fn listed(rows: &[ProgressRow], topics: &TopicEnds) -> Answer {
     let header = [
         "group",
         "topic",
         "topic id",
         "partition",
         "position",
+        "end",
+        "lag",
+        "holder",
         "epoch",
         "written",
         "suspect below",
         "stopped",
     ];
-    let cells = rows.iter().map(|row| {
+    let end = |number: usize| topics.ends.get(&number).copied();
+    let lag = |number: usize, row: &ProgressRow| {
+        end(number).map(|end| end.saturating_sub(row.position).max(0))
+    };
+    let number_text = |number: Option<i64>| number.map(|n| n.to_string()).unwrap_or_default();
+    let cells = rows.iter().enumerate().map(|(number, row)| {
         vec![
             row.group_name.clone(),
             row.topic.clone(),
             row.topic_id.clone(),
             row.partition.to_string(),
             row.position.to_string(),
+            number_text(end(number)),
+            number_text(lag(number, row)),
+            holder(row),
             row.epoch.to_string(),
             time(row.updated_at),
-            suspect(row).map(|below| below.to_string()).unwrap_or_default(),
+            number_text(suspect(row)),
             row.stopped.clone().unwrap_or_default(),
         ]
     });
-    let text =
+    let mut text =
         format!("{}{}\n", whole_table(&header, cells.collect()), counted(rows.len(), "position"));
-    let rows = rows.iter().map(|row| {
+    if let Some(why) = &topics.unknown {
+        text.push_str(&format!("the topics' ends are not known: {why}\n"));
+    }
+    let json_rows = rows.iter().enumerate().map(|(number, row)| {
         json!({
             "group": row.group_name,
             "cluster_id": row.cluster_id,
@@ -150,13 +232,21 @@ fn listed(rows: &[ProgressRow]) -> Answer {
             "topic_id": row.topic_id,
             "partition": row.partition,
             "position": row.position,
+            "end": end(number),
+            "lag": lag(number, row),
+            "holder": row.holder.map(|worker| worker.to_string()),
+            "host": row.host,
             "epoch": row.epoch,
             "updated_at": time(row.updated_at),
             "suspect_below": suspect(row),
             "stopped": row.stopped,
         })
     });
-    Answer::new(text, json!({ "progress": rows.collect::<Vec<_>>() }))
+    let json = json!({
+        "progress": json_rows.collect::<Vec<_>>(),
+        "ends_unknown": topics.unknown,
+    });
+    Answer::new(text, json)
 }
 
 impl Accept {

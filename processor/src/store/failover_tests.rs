@@ -86,7 +86,7 @@ async fn w10_e3_what_may_be_lost_is_taken_back_once_by_whoever_is_first() {
     );
     let c = session.connection().await.unwrap();
     assert!(claim::claim_due(c, worker, 1, "e", 9).await.unwrap().is_empty());
-    progress::raise(c, "g", "k", &[raise(1, 8)]).await.unwrap();
+    progress::raise(c, "g", "k", (uuid::Uuid::nil(), &[raise(1, 8)])).await.unwrap();
     assert_eq!(world.text("SELECT position FROM oncely.progress").await, "5");
 
     session.confirm().await.unwrap();
@@ -116,14 +116,14 @@ async fn w10_e3_what_may_be_lost_is_taken_back_once_by_whoever_is_first() {
     assert!(row.epoch > 1_000_000);
     assert_eq!(row.suspect, Some(END_UNKNOWN));
     // An old tracker raises nothing; up to the topic's end everything is in doubt, and then nothing.
-    progress::raise(c, "g", "k", &[raise(1, 8)]).await.unwrap();
+    progress::raise(c, "g", "k", (uuid::Uuid::nil(), &[raise(1, 8)])).await.unwrap();
     progress::bound_suspect(c, &topic(), (0, row.epoch), 9).await.unwrap();
     progress::bound_suspect(c, &topic(), (0, row.epoch), 20).await.unwrap();
     let stands = "SELECT position || '/' || coalesce(suspect::text, '-') FROM oncely.progress";
     assert_eq!(world.text(stands).await, "5/9");
-    progress::raise(c, "g", "k", &[raise(row.epoch, 8)]).await.unwrap();
+    progress::raise(c, "g", "k", (uuid::Uuid::nil(), &[raise(row.epoch, 8)])).await.unwrap();
     assert_eq!(world.text(stands).await, "8/9");
-    progress::raise(c, "g", "k", &[raise(row.epoch, 9)]).await.unwrap();
+    progress::raise(c, "g", "k", (uuid::Uuid::nil(), &[raise(row.epoch, 9)])).await.unwrap();
     assert_eq!(world.text(stands).await, "9/-");
     // A process that starts later finds it on record.
     let (settings, told) = process(&world, false);

@@ -109,12 +109,33 @@ pub async fn create(
     Ok(())
 }
 
+/// Notes who reads partitions from now on, for people.
+pub async fn take_up(
+    connection: &mut PgConnection,
+    topic: &Topic,
+    partitions: &[i32],
+    worker: Uuid,
+) -> Result<()> {
+    query_file!(
+        "src/store/sql/progress_take_up.sql",
+        topic.group,
+        topic.cluster_id,
+        topic.topic,
+        topic.topic_id,
+        partitions,
+        worker,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Raises positions; a lower one, or one of an old epoch, changes nothing.
 pub async fn raise(
     connection: &mut PgConnection,
     group: &str,
     cluster_id: &str,
-    raises: &[Raise],
+    (worker, raises): (Uuid, &[Raise]),
 ) -> Result<()> {
     let topic: Vec<_> = raises.iter().map(|raise| raise.topic.clone()).collect();
     let topic_id: Vec<_> = raises.iter().map(|raise| raise.topic_id.clone()).collect();
@@ -139,6 +160,7 @@ pub async fn raise(
         &witness_offset as &[Option<i64>],
         &witness_timestamp as &[Option<i64>],
         &witness_hash as &[Option<Uuid>],
+        worker,
     )
     .execute(connection)
     .await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::lease::Lease;
 use super::{Message, Shared};
 use crate::clock;
 use crate::crash::{self, Step};
@@ -25,6 +26,7 @@ pub(super) type Positions = Vec<(AssignmentId, Raise)>;
 pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Session,
+    pub(super) lease: Lease,
     pub(super) positions: mpsc::UnboundedReceiver<Positions>,
     pub(super) pipeline: mpsc::UnboundedSender<Message>,
 }
@@ -53,7 +55,8 @@ impl Keeper {
         loop {
             let written = self.session.patience().bounded(async {
                 let connection = self.session.connection().await?;
-                progress::raise(connection, &group, &cluster_id, &raises).await
+                let raises = (self.lease.worker(), raises.as_slice());
+                progress::raise(connection, &group, &cluster_id, raises).await
             });
             let written: Result<(), StoreError> = written.await;
             let Err(error) = written else {

@@ -369,6 +369,7 @@ fn start_parts(
     let keeper_part = Keeper {
         shared: shared(),
         session: session("keeper"),
+        lease: parts.lease.clone(),
         positions,
         pipeline: pipeline.clone(),
     };
@@ -376,6 +377,7 @@ fn start_parts(
     let starter_part = Starter {
         shared: shared(),
         session: session("starter"),
+        lease: parts.lease.clone(),
         admin: admin.clone(),
         memory: Memory::default(),
         assigned,

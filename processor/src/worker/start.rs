@@ -12,6 +12,7 @@ use oncely_core::failover::Doubt;
 use oncely_core::progress::Witness;
 use tokio::sync::mpsc;
 
+use super::lease::Lease;
 use super::memory::Memory;
 use super::{Message, Shared};
 use crate::crash::{self, Step};
@@ -48,6 +49,7 @@ pub(super) enum From {
 pub(super) struct Starter {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Session,
+    pub(super) lease: Lease,
     pub(super) admin: Admin,
     pub(super) memory: Memory,
     pub(super) assigned: mpsc::UnboundedReceiver<Vec<Assigned>>,
@@ -191,6 +193,15 @@ impl Starter {
             let load = async { progress::load(self.session.connection().await?, &topic).await };
             rows = patience.bounded::<_, StoreError>(load).await?;
         }
+        let partitions: Vec<i32> =
+            wanted.iter().map(|assigned| assigned.partition.partition).collect();
+        let worker = self.lease.worker();
+        let patience = self.session.patience();
+        let take_up = async {
+            let connection = self.session.connection().await?;
+            progress::take_up(connection, &topic, &partitions, worker).await
+        };
+        patience.bounded::<_, StoreError>(take_up).await?;
         // Of the connection that gave the rows.
         let generation = self.session.generation();
         let mut checked = Vec::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, query_file, query_file_as};
+use uuid::Uuid;
 
 use super::audit::{Change, record};
 use crate::store::error::Result;
@@ -32,6 +33,9 @@ pub struct ProgressRow {
     pub suspect: Option<i64>,
     /// Why nothing is fetched until a person accepts.
     pub stopped: Option<String>,
+    /// The living worker that took it up last, and where that runs.
+    pub holder: Option<Uuid>,
+    pub host: Option<String>,
 }
 
 pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<ProgressRow>> {
