@@ -41,7 +41,7 @@ fn same(one: &str, other: &str) -> bool {
 fn aligned<'a>(left: &[&'a str], right: &[&'a str]) -> Vec<(Option<&'a str>, Option<&'a str>)> {
     let mut rows = Vec::new();
     let (mut one, mut other) = (0_usize, 0_usize);
-    for (next_one, next_other) in common(left, right) {
+    for (next_one, next_other) in in_both(left, right) {
         gap(&mut rows, left.get(one..next_one), right.get(other..next_other));
         rows.push((left.get(next_one).copied(), right.get(next_other).copied()));
         (one, other) = (next_one.saturating_add(1), next_other.saturating_add(1));
@@ -59,7 +59,7 @@ fn gap<'a>(rows: &mut Rows<'a>, left: Option<&[&'a str]>, right: Option<&[&'a st
 }
 
 /// The places of a longest common subsequence.
-fn common(left: &[&str], right: &[&str]) -> Vec<(usize, usize)> {
+fn in_both(left: &[&str], right: &[&str]) -> Vec<(usize, usize)> {
     let row = right.len().saturating_add(1);
     // How many lines are common from each pair of places on.
     let mut longest = vec![0_u16; left.len().saturating_add(1).saturating_mul(row)];
