@@ -68,11 +68,18 @@ CREATE TABLE oncely.failover (
     CHECK (NOT lossless OR (positions = 0 AND effects = 0))
 );
 
--- Whether the server writes the timeline that is on record. Behind a pooler a connection outlives its server: until
--- the failover is on record nothing is claimed, and no position rises.
+-- Whether the server is the system and writes the timeline that are on record. Behind a pooler a connection
+-- outlives its server: until the failover is on record nothing is owed or claimed, and no position rises.
 CREATE FUNCTION oncely.is_here() RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT timeline FROM oncely.failover ORDER BY number DESC LIMIT 1)
-        = ('x' || lpad(left(pg_walfile_name(pg_current_wal_insert_lsn()), 8), 16, '0'))::bit(64)::bigint, true)
+    SELECT coalesce((SELECT system_identifier = (SELECT s.system_identifier FROM pg_control_system() AS s)
+            AND timeline = ('x' || lpad(left(pg_walfile_name(pg_current_wal_insert_lsn()), 8), 16, '0'))::bit(64)::bigint
+        FROM oncely.failover ORDER BY number DESC LIMIT 1), true)
+$$;
+
+-- Whether what was decided for this database as of a failover, by its number, holds here and now. NULL: it was
+-- decided by somebody who does not mind.
+CREATE FUNCTION oncely.stands_at(number integer) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT $1 IS NULL OR (oncely.is_here() AND $1 = (SELECT max(f.number) FROM oncely.failover AS f))
 $$;
 
 -- Whether a worker may claim: it is not on record as dead. It may have been declared dead by a failover, before its
@@ -415,7 +422,9 @@ CREATE TABLE oncely.slice (
 
 -- How far a group is: everything below `position` is finished. The witness is the last record
 -- before the position. Records below `suspect` may be done although nothing is on record of them, since a
--- failover may have lost it; the largest number until the topic's end was looked up.
+-- failover may have lost it; the largest number until the topic's end was looked up. While it stands, so may
+-- every event of the scope of which nothing is on record: it may be a copy of one of them. NULL once all of them
+-- are decided.
 CREATE TABLE oncely.progress (
     epoch             bigint      NOT NULL DEFAULT 1 CHECK (epoch > 0),
     position          bigint      NOT NULL CHECK (position >= 0),
@@ -447,6 +456,19 @@ CREATE TABLE oncely.circuit (
     cause     text        COLLATE "C" NOT NULL CHECK (cause IN ('outage', 'refusal')),
     PRIMARY KEY (connector, effect, worker)
 );
+
+-- Positions that are not read again so far as something may have been done and forgotten, by the connectors that
+-- read them. A topic counts as it is now: what was in it before it was made anew is not read again.
+CREATE VIEW oncely.in_doubt AS
+    SELECT c.scope, c.id AS connector, c.seen_at, p.cluster_id, p.topic, p.topic_id, p.partition
+    FROM oncely.progress AS p
+    JOIN oncely.connector AS c ON c.group_name = p.group_name
+    JOIN oncely.source AS s ON s.connector = c.id AND s.cluster_id = p.cluster_id AND s.topic = p.topic
+        AND s.topic_id = p.topic_id
+    WHERE p.suspect > p.position
+      AND NOT EXISTS (SELECT FROM oncely.source AS later
+                      WHERE later.connector = s.connector AND later.cluster_id = s.cluster_id
+                        AND later.topic = s.topic AND later.id > s.id);
 
 -- Endpoints of webhooks that said that they are gone (410). While a row is here nothing is sent there.
 CREATE TABLE oncely.endpoint (

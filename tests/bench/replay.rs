@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oncely::clock;
 use oncely::store::batch::{self, Chosen, Written};
 use oncely::store::settle::{self, LaneLock, Settlement};
-use oncely::store::{claim, lease, register};
+use oncely::store::{self, claim, lease, register};
 use oncely_connectors::format;
 use oncely_core::connector::Connector;
 use oncely_core::decide::{self, EntityRow, InboxRow, Input, Known, Place, Plan};
@@ -20,7 +20,7 @@ use oncely_core::event;
 use oncely_core::expr::Scope;
 use oncely_core::key::Key;
 use oncely_core::value::Value;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::PgConnection;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -187,7 +187,7 @@ impl Writer {
     /// The batch transaction, and then what settles the effects that it claimed.
     async fn write(&mut self, connector: &Connector, batch: &Batch) -> Result<()> {
         let plan = &batch.plan;
-        let mut tx = self.connection.begin().await?;
+        let mut tx = store::begin(&mut self.connection).await?;
         let entities = if self.calls {
             batch::lock_entities(&mut tx, &batch.entities).await?
         } else {
@@ -207,7 +207,11 @@ impl Writer {
         if !plan.effects.is_empty() {
             let all = |_: &Key| Chosen::Claimed;
             let rules = (connector, self.id);
-            let fenced = batch::write_effects(&mut tx, plan, rules, self.worker, all).await?;
+            let fenced =
+                batch::write_effects(&mut tx, plan, rules, (self.worker, None), all).await?;
+            if fenced.len() < plan.effects.len() {
+                return Err(BenchError::wrong("the worker of a replay was declared dead"));
+            }
             claimed.extend(fenced.into_iter().filter_map(|fenced| {
                 let effect = plan.effects.get(&fenced.key)?;
                 (effect.turn == Turn::Ready).then_some((fenced.key, fenced.fence?, effect.lane))
@@ -218,9 +222,6 @@ impl Writer {
         }
         if !plan.repeats.is_empty() {
             batch::write_repeats(&mut tx, plan).await?;
-        }
-        if !claimed.is_empty() && lease::alive(&mut tx, self.worker).await? == lease::Pulse::Dead {
-            return Err(BenchError::wrong("the worker of a replay was declared dead"));
         }
         tx.commit().await?;
         for some in claimed.chunks(SETTLED_MAX) {
@@ -249,7 +250,7 @@ impl Writer {
         lanes.sort_unstable();
         lanes.dedup();
         let outcomes: Vec<Settlement> = claims.iter().map(settlement).collect();
-        let mut tx = self.connection.begin().await?;
+        let mut tx = store::begin(&mut self.connection).await?;
         if !claims.is_empty() {
             settle::lock_lanes(&mut tx, LaneLock::Entity, &lanes).await?;
             let settled = settle::settle(&mut tx, self.worker, &outcomes).await?;

@@ -3,19 +3,22 @@
 
 use std::time::Duration;
 
+use oncely::crash::{Action, Order, Point, Side, Step};
 use oncely_rig::provider::Hold;
-use oncely_tests::ledger::Ending;
+use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{
     EffectLines, announce, charge, note, receipt, settlement, usage, webhook,
 };
 use oncely_tests::world::BOUND;
-use oncely_tests::{Wiring, World};
+use oncely_tests::{Event, Wiring, World};
 
 /// A lease after which a death is found soon.
 const LEASE_MS: u64 = 900;
 
 /// Positions whose records in doubt are not bounded yet.
 const UNBOUNDED: &str = "SELECT count(*) FROM oncely.progress WHERE suspect = 9223372036854775807";
+/// Positions below which something may be done and forgotten.
+const IN_DOUBT: &str = "SELECT count(*) FROM oncely.progress WHERE suspect IS NOT NULL";
 /// Workers that live and have found the new server.
 const ALIVE: &str = "SELECT count(*) FROM oncely.worker WHERE dead_at IS NULL AND ended_at IS NULL";
 
@@ -28,7 +31,7 @@ async fn world(name: &str, effects: impl IntoIterator<Item = EffectLines>) -> Wo
 async fn taken_up(world: &World, workers: i64) {
     world.until_count("a failover on record", "SELECT max(number) FROM oncely.failover", 2).await;
     world.until_count("workers under new ids", ALIVE, workers).await;
-    world.until_count("the ends of what is in doubt", UNBOUNDED, 0).await;
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -264,7 +267,120 @@ async fn w10_e3_two_failovers_in_a_row_and_workers_killed_between_them() {
     world.settled().await;
     let losses = "SELECT count(*) FROM oncely.failover WHERE NOT lossless";
     assert_eq!(world.count(losses).await, 2);
-    let open = "SELECT count(*) FROM oncely.progress WHERE suspect IS NOT NULL";
-    assert_eq!(world.count(open).await, 0, "what was in doubt is found out");
+    assert_eq!(world.count(IN_DOUBT).await, 0, "what was in doubt is found out");
+    world.check_invariants().await;
+}
+
+/// The worker that began this partition last, by the logs.
+fn holder(world: &World, partition: i32) -> Option<usize> {
+    let start = format!("partition starts partition={}-{partition} ", world.topic());
+    let begun = |number: usize| {
+        let log = world.workers[number].log();
+        let line = log.lines().rfind(|line| line.contains(&start))?;
+        Some((line.to_owned(), number))
+    };
+    (0..world.workers.len()).filter_map(begun).max().map(|(_, number)| number)
+}
+
+/// While a partition lags, what lies in it may be done: so may its copies, wherever they are read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
+    let wiring = Wiring::invoices("copied").effects([charge(), settlement(), note(), usage()]);
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).session_ms(25_000);
+    let plan = plan.env("ONCELY_SHUTDOWN_GRACE", "30s");
+    let mut world = plan.own_postgres().unsampled().start().await;
+    world.run().await;
+    world.run().await;
+    let apart = async || {
+        let holders = [0, 1].map(|partition| holder(&world, partition));
+        holders.iter().all(Option::is_some) && holders[0] != holders[1]
+    };
+    world.until("a partition for each", apart).await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let forgotten: Vec<String> = (5..=10).map(World::invoice).collect();
+    for name in &forgotten {
+        world.pay(name, 0).await;
+        world.owe("note", name, Ending::Held);
+    }
+    world.settled().await;
+    let slow = holder(&world, 0).unwrap();
+    world.workers[slow].freeze();
+    world.fail_over(standby).await;
+    world.until_count("the end of what is read", UNBOUNDED, 1).await;
+    for name in &forgotten {
+        world.event(&Event::paid(name, 1), 1, Fate::Applied).await;
+    }
+    // As new as can be, which nobody can know yet.
+    let new = World::invoice(11);
+    world.pay(&new, 1).await;
+    world.owe("note", &new, Ending::Held);
+    for name in forgotten.iter().chain([&new]) {
+        let held = async || world.status_of("note", name).await.as_deref() == Some("held");
+        world.until("the note to be held", held).await;
+    }
+    world.workers[slow].thaw();
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
+    world.pay_many(12, 4, 2).await;
+    world.settled().await;
+    for name in &forgotten {
+        for effect in ["charge", "settle"] {
+            assert_eq!(world.status_of(effect, name).await.as_deref(), Some("done"), "{name}");
+        }
+    }
+    let applied = world.provider.read_log().unwrap();
+    for (endpoint, times) in
+        [("/v1/charges", 15), ("/lookup/settlements", 15), ("/plain/notes", 14)]
+    {
+        assert_eq!(applied.effects_at(endpoint), times, "{endpoint}");
+    }
+    world.check_invariants().await;
+}
+
+/// A batch that is written while another process puts the failover on record: by heartbeats that are seconds
+/// apart it would be noticed too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_behind_a_pooler_no_batch_is_written_beside_a_failover() {
+    let one = "limits: { concurrency: 1 }";
+    let wiring = Wiring::invoices("beside").effects([note().with(one)]);
+    let plan = World::plan(wiring).lease_ms(8_000).own_postgres().pooled().unsampled();
+    let mut world = plan.start().await;
+    let point = Point { step: Step::BatchCommit, side: Side::Before };
+    let writer = world.spawn_armed(Order { point, nth: 1, action: Action::Stop });
+    world.wait_ready(writer).await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let forgotten = world.pay_many(5, 6, 2).await;
+    world.settled().await;
+    // It takes the only slot: what is written next is due, and not claimed.
+    world.provider.hold_answers();
+    let slow = world.pay_many(11, 1, 1).await;
+    world.provider.wait_held(1, BOUND).await.unwrap();
+    for name in forgotten.iter().chain(&slow) {
+        world.owe("note", name, Ending::DoneOrHeld);
+    }
+    world.fail_over(standby).await;
+    world.permit_crash();
+    for name in &forgotten {
+        world.event(&Event::paid(name, 1), 0, Fate::Applied).await;
+    }
+    world.wait_stopped(writer).await;
+    world.spawn(&[]);
+    let met = "SELECT count(*) FROM (
+            SELECT FROM oncely.failover WHERE number = 2
+            UNION ALL SELECT FROM pg_locks WHERE relation = 'oncely.failover'::regclass AND NOT granted
+        ) AS met";
+    world.until("the failover to be met", async || world.count(met).await > 0).await;
+    world.workers[writer].thaw();
+    world.provider.release();
+    world.settled().await;
+    assert_eq!(world.provider.read_log().unwrap().effects_at("/plain/notes"), 11);
+    for name in &forgotten {
+        assert_eq!(world.status_of("note", name).await.as_deref(), Some("held"), "{name}");
+    }
     world.check_invariants().await;
 }

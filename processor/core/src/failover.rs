@@ -116,6 +116,46 @@ impl Doubt {
     }
 }
 
+/// How far the records in doubt of one assignment are decided again, finished or not: what is decided is on record,
+/// and its copies are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    below: i64,
+    read: i64,
+    undecided: usize,
+}
+
+impl Again {
+    /// `None`: no record from `position` on is in doubt.
+    pub fn of(position: i64, doubt: &Doubt) -> Option<Self> {
+        (position < doubt.below).then_some(Self {
+            below: doubt.below,
+            read: position,
+            undecided: 0,
+        })
+    }
+
+    /// A record was read, in rising order; `decides`: it is yet to be decided.
+    pub const fn read(&mut self, offset: i64, decides: bool) {
+        self.read = offset.saturating_add(1);
+        if decides && offset < self.below {
+            self.undecided = self.undecided.saturating_add(1);
+        }
+    }
+
+    /// What was decided of a record is durable.
+    pub const fn decided(&mut self, offset: i64) {
+        if offset < self.below {
+            self.undecided = self.undecided.saturating_sub(1);
+        }
+    }
+
+    /// Whether all of them are decided.
+    pub const fn is_over(&self) -> bool {
+        self.read >= self.below && self.undecided == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -233,6 +273,32 @@ mod tests {
             prop_assert_eq!(doubt.covers(offset, now), offset < below || read != now);
             prop_assert_eq!(Doubt::of(true, read).covers(offset, read), true);
             prop_assert_eq!(Doubt::of(false, read).covers(offset, now), read != now);
+        }
+    }
+
+    proptest! {
+        /// Against a set: it is over when every record below the bound was read and decided, in whatever order.
+        #[test]
+        fn w10_all_that_was_in_doubt_is_decided_again(
+            below in 1..12_i64, start in 0..12_i64, ends in proptest::collection::vec(any::<bool>(), 12),
+            order in Just((0..12_i64).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let Some(mut again) = Again::of(start, &Doubt { below, generation: 0 }) else {
+                prop_assert!(start >= below);
+                return Ok(());
+            };
+            let waits = |offset: i64| ends[usize::try_from(offset).unwrap()];
+            for offset in start..12 {
+                prop_assert!(!again.is_over() || offset >= below);
+                again.read(offset, waits(offset));
+            }
+            let mut open: Vec<i64> = (start..below).filter(|offset| waits(*offset)).collect();
+            for offset in order.into_iter().filter(|offset| *offset >= start && waits(*offset)) {
+                prop_assert_eq!(again.is_over(), open.is_empty());
+                again.decided(offset);
+                open.retain(|one| *one != offset);
+            }
+            prop_assert!(again.is_over());
         }
     }
 

@@ -20,7 +20,7 @@ use super::moment;
 use crate::kafka::{Admin, Fetched, TopicPartition};
 use crate::store::admin::Change;
 use crate::store::admin::replay::{self, Filter, Selected};
-use crate::store::{Connection, PgConnection, StoreError, claim};
+use crate::store::{self, PgConnection, StoreError, claim};
 
 /// Events that one replay takes at most; more are taken in parts, by time.
 const EVENTS_MAX: i64 = 100_000;
@@ -229,7 +229,7 @@ impl Player<'_> {
             let records = self.records(connection, chunk).await?;
             for event in chunk {
                 let record = records.get(&event.key);
-                let mut tx = connection.begin().await.map_err(StoreError::from)?;
+                let mut tx = store::begin(connection).await?;
                 let played = event::play(&mut tx, &self.rules, event, record, self.change).await?;
                 let ended = if dry { tx.rollback().await } else { tx.commit().await };
                 ended.map_err(StoreError::from)?;

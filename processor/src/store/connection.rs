@@ -36,6 +36,18 @@ pub const SILENT_MS_MAX: u64 = 45_000;
 /// The same once another connection was given up as dead and a new one was answered.
 pub const MOVED_MS_MAX: u64 = 5_000;
 
+/// Begins a transaction that no failover can be put on record beside: one lock that costs no round trip and is
+/// written down nowhere. What is asked in it of where the database is holds until its end.
+const BEGIN: &str = "BEGIN; LOCK TABLE oncely.failover IN ROW SHARE MODE";
+
+/// Begins a transaction that writes what may have to be sent. To be awaited to its end.
+///
+/// # Errors
+/// As every query.
+pub async fn begin(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>> {
+    Ok(connection.begin_with(BEGIN).await?)
+}
+
 /// How long one piece of work is waited for.
 #[derive(Clone, Debug)]
 pub struct Patience(watch::Receiver<u64>);
@@ -189,11 +201,14 @@ pub struct Session {
     made_at: u64,
     /// Of what the connection leads to; see [`Session::generation`].
     generation: u64,
+    /// See [`Session::number`].
+    number: Option<i32>,
 }
 
 impl Session {
     pub fn new(settings: Settings, task: impl Into<String>) -> Self {
-        Self { settings, task: task.into(), connection: None, made_at: 0, generation: 0 }
+        let (connection, number) = (None, None);
+        Self { settings, task: task.into(), connection, made_at: 0, generation: 0, number }
     }
 
     /// What the server calls this session's connections, without the name of the program.
@@ -230,7 +245,7 @@ impl Session {
                 met
             }
         };
-        self.generation = met.generation;
+        (self.generation, self.number) = (met.generation, Some(met.number));
         if met.moved {
             self.database_moved();
             self.made_at = *self.settings.moved.borrow();
@@ -254,12 +269,18 @@ impl Session {
         self.generation
     }
 
-    /// Begins a transaction. To be awaited to its end.
+    /// The last failover that was on record where the connection leads to, by its number; `None` where nobody
+    /// looks.
+    pub const fn number(&self) -> Option<i32> {
+        self.number
+    }
+
+    /// Begins a transaction, as [`begin`]. To be awaited to its end.
     ///
     /// # Errors
     /// As [`Session::connection`].
     pub async fn begin(&mut self) -> Result<Transaction<'_, Postgres>> {
-        Ok(self.connection().await?.begin().await?)
+        begin(self.connection().await?).await
     }
 
     /// For one piece of work of this session.
@@ -280,7 +301,12 @@ impl Session {
     /// Notes that the last transaction failed. Whatever it was, the next one gets a connection in a
     /// known state: the old one is closed unless the error says that the server is well.
     pub async fn failed(&mut self, error: &StoreError) {
-        let broken = matches!(error, StoreError::Unavailable { .. } | StoreError::Refused { .. });
+        let broken = match error {
+            StoreError::Unavailable { .. } | StoreError::Refused { .. } => true,
+            // A BEGIN that waited in vain for its lock leaves a transaction open that nobody knows of.
+            StoreError::Contended { code, .. } => code == "55P03",
+            StoreError::BadValue { .. } | StoreError::Corrupt { .. } => false,
+        };
         match self.connection.as_mut() {
             Some(connection) if !broken => {
                 // A dropped transaction has queued its ROLLBACK; a ping flushes it.

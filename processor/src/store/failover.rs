@@ -78,6 +78,8 @@ impl std::fmt::Debug for Whereabouts {
 pub(super) struct Met {
     /// Rises whenever something may have been lost.
     pub(super) generation: u64,
+    /// Of the last failover that is on record there.
+    pub(super) number: i32,
     /// Other connections of this process may lead elsewhere.
     pub(super) moved: bool,
 }
@@ -135,13 +137,13 @@ impl Whereabouts {
             };
             let number = seen.stand.map_or(0, |stand| stand.number);
             match met {
-                Meeting::Same => return Ok(Some(Met { generation, moved: false })),
+                Meeting::Same => return Ok(Some(Met { generation, number, moved: false })),
                 Meeting::Goes | Meeting::Lost => {
                     let lost = met == Meeting::Lost || recorded_loss == Some(true);
                     if known.is_some() || recorded_loss.is_some() {
                         (self.0.tell)(&Told::Noticed { number, lost });
                     }
-                    return Ok(Some(Met { generation, moved: known.is_some() }));
+                    return Ok(Some(Met { generation, number, moved: known.is_some() }));
                 }
                 Meeting::Left => {
                     return Err(unavailable("the server was replaced by another one", "left"));
@@ -171,7 +173,8 @@ impl Whereabouts {
         let lossless = self.0.lossless || before.is_none();
         let now = seen.server;
         let mut tx = connection.begin().await?;
-        query_file!("src/store/sql/failover_patience.sql").execute(&mut *tx).await?;
+        query_file!("src/store/sql/failover_patience.sql").fetch_one(&mut *tx).await?;
+        query_file!("src/store/sql/failover_lock.sql").execute(&mut *tx).await?;
         let first = query_file!(
             "src/store/sql/failover_record.sql",
             number,
@@ -208,6 +211,35 @@ impl Whereabouts {
         tx.commit().await?;
         Ok(before.map(|before| Recorded { number, before, now, lossless, positions, effects }))
     }
+}
+
+/// Whether new events of a scope may be done although nothing is on record of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScopeDoubt {
+    pub any: bool,
+    /// It stays as it is, until the next failover.
+    pub over: bool,
+}
+
+/// Asks for the scope of a connector, which reads these topics. To be asked in a transaction before inbox rows
+/// are loaded: what is decided again by then is seen by them.
+pub async fn doubt(
+    tx: &mut PgConnection,
+    (scope, connector_id): (&str, i32),
+    cluster_id: &str,
+    topics: &[String],
+) -> Result<ScopeDoubt> {
+    let asked =
+        query_file!("src/store/sql/failover_doubt.sql", scope, connector_id, cluster_id, topics);
+    let row = asked.fetch_one(tx).await?;
+    Ok(ScopeDoubt { any: row.doubt, over: row.over })
+}
+
+/// Whether the database is still where a transaction was decided for, as [`super::Session::number`] says. In a
+/// transaction that was begun by [`super::begin`] that stays so until its end.
+pub async fn stands(tx: &mut PgConnection, number: Option<i32>) -> Result<bool> {
+    let asked = query_file!("src/store/sql/failover_stands.sql", number);
+    Ok(asked.fetch_one(tx).await?.stands)
 }
 
 pub(super) fn unavailable(why: &'static str, code: &str) -> StoreError {

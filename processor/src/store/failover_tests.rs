@@ -9,7 +9,7 @@ use sqlx::raw_sql;
 use uuid::Uuid;
 
 use super::database_tests::World;
-use super::failover::{Recorded, Told, Whereabouts};
+use super::failover::{self, Recorded, Told, Whereabouts};
 use super::lease::{self, Pulse};
 use super::progress::{self, END_UNKNOWN, Raise, Topic};
 use super::{Session, Settings, claim};
@@ -178,6 +178,117 @@ async fn w10_a_recording_outlives_the_patience_of_whoever_began_it() {
     tokio::time::timeout(Duration::from_secs(10), is_recorded).await.expect("it goes on");
     holder.connection().await.unwrap();
     assert_eq!(holder.generation(), 1);
+}
+
+#[tokio::test]
+async fn w10_what_is_written_beside_a_failover_is_seen_by_it_or_refused() {
+    let world = World::new().await;
+    let (settings, _) = process(&world, false);
+    let mut writer = Session::new(settings.clone(), "writer");
+    let mut other = Session::new(settings, "other");
+    other.connection().await.unwrap();
+    let mut tx = writer.begin().await.unwrap();
+    assert!(failover::stands(&mut tx, Some(1)).await.unwrap());
+    moves(&world).await;
+    // It is under way when the server is found to be another one.
+    let insert =
+        "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, status,
+            name, tenant, business_id, due_at)
+        SELECT k, k, k, k, 1, 0, 'waiting', 'e', 't', 'b', now()
+        FROM (SELECT repeat('07', 16)::uuid AS k) AS k";
+    raw_sql(insert).execute(&mut *tx).await.unwrap();
+    assert!(!failover::stands(&mut tx, Some(1)).await.unwrap(), "nobody has it on record yet");
+    let recording = async {
+        other.confirm().await.unwrap();
+        other.generation()
+    };
+    let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'oncely.failover'::regclass AND NOT granted";
+    let committing = async {
+        while world.text(waits).await == "0" {
+            tokio::task::yield_now().await;
+        }
+        tx.commit().await.unwrap();
+    };
+    let both = async { tokio::join!(recording, committing) };
+    let (generation, ()) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
+    assert_eq!(generation, 1);
+    assert_eq!(world.text("SELECT suspect FROM oncely.effect").await, "t");
+    // What was decided for the time before is not written any more.
+    let mut tx = writer.begin().await.unwrap();
+    assert!(!failover::stands(&mut tx, Some(1)).await.unwrap());
+    assert!(failover::stands(&mut tx, Some(2)).await.unwrap());
+    tx.rollback().await.unwrap();
+    // Another system with the same timeline is another server.
+    world.sql("UPDATE oncely.failover SET system_identifier = system_identifier + 1").await;
+    assert_eq!(world.text("SELECT oncely.is_here()").await, "f");
+}
+
+/// Whether new events of connector `c` are in doubt, and whether that stays as it is.
+async fn doubt(world: &World) -> (bool, bool) {
+    let mut connection = world.connect().await;
+    let doubt = failover::doubt(&mut connection, ("c", 1), "k", &["t".to_owned()]).await.unwrap();
+    (doubt.any, doubt.over)
+}
+
+#[tokio::test]
+async fn w10_new_events_are_in_doubt_until_all_that_may_be_forgotten_is_read_again() {
+    let world = World::new().await;
+    let (settings, _) = process(&world, false);
+    let mut session = Session::new(settings, "one");
+    let c = session.connection().await.unwrap();
+    assert_eq!(doubt(&world).await, (false, true), "where nothing was ever lost");
+    progress::create(c, &topic(), 0, 5, None).await.unwrap();
+    progress::create(c, &topic(), 1, 5, None).await.unwrap();
+    moves(&world).await;
+    session.confirm().await.unwrap();
+    assert_eq!(doubt(&world).await, (true, false));
+    let c = session.connection().await.unwrap();
+    let epoch = progress::load(c, &topic()).await.unwrap()[0].epoch;
+    // One of them is where the topic ends, the other is read again.
+    progress::bound_suspect(c, &topic(), (0, epoch), 5).await.unwrap();
+    progress::bound_suspect(c, &topic(), (1, epoch), 9).await.unwrap();
+    assert_eq!(doubt(&world).await, (true, false));
+    let again = Raise { partition: 1, ..raise(epoch, 5) };
+    let old = Raise { epoch: 1, ..again.clone() };
+    progress::decided(c, "g", "k", &[old]).await.unwrap();
+    assert_eq!(doubt(&world).await, (true, false), "an old tracker says nothing");
+    progress::decided(c, "g", "k", &[again]).await.unwrap();
+    assert_eq!(doubt(&world).await, (false, false), "rows may be made anew for a while");
+    // A topic without any rows, whose rows may be lost.
+    world
+        .sql("CREATE TABLE kept AS SELECT * FROM oncely.progress; DELETE FROM oncely.progress")
+        .await;
+    assert_eq!(doubt(&world).await, (true, false));
+    world
+        .sql("UPDATE oncely.failover SET at = at - interval '11 minutes', lost_since = now()")
+        .await;
+    assert_eq!(doubt(&world).await, (false, true), "what begins later begins anew");
+    world.sql("INSERT INTO oncely.progress SELECT * FROM kept").await;
+    // Its own position that a person has yet to accept; what was in a topic that was made anew is gone.
+    world.sql("UPDATE oncely.progress SET suspect = 9, stopped = 'why' WHERE partition = 1").await;
+    assert_eq!(doubt(&world).await, (true, false));
+    let remade = "INSERT INTO oncely.source (connector, cluster_id, topic_id, topic) VALUES (1, 'k', 'j', 't')";
+    world.sql(remade).await;
+    assert_eq!(doubt(&world).await, (false, true));
+    // Another connector of the scope counts if it ran in the time that was lost, and not for ever.
+    world
+        .sql(
+            "INSERT INTO oncely.connector (name, scope, group_name, effects) VALUES ('d', 'c', 'h', '{}');
+             INSERT INTO oncely.source (connector, cluster_id, topic_id, topic) VALUES (2, 'k', 'i', 'u');
+             INSERT INTO oncely.progress (group_name, cluster_id, topic, topic_id, partition, position, suspect)
+             VALUES ('h', 'k', 'u', 'i', 0, 5, 6)",
+        )
+        .await;
+    assert_eq!(doubt(&world).await, (true, false));
+    world.sql("UPDATE oncely.connector SET seen_at = now() - interval '1 hour' WHERE id = 2").await;
+    assert_eq!(doubt(&world).await, (false, true), "it did not run then");
+    world.sql("UPDATE oncely.failover SET lost_since = now() - interval '1 hour'").await;
+    assert_eq!(doubt(&world).await, (true, false));
+    world.sql("UPDATE oncely.failover SET at = now() - interval '25 hours'").await;
+    assert_eq!(doubt(&world).await, (false, true), "it runs no more");
+    world.sql("UPDATE oncely.connector SET scope = 'other' WHERE id = 2").await;
+    world.sql("UPDATE oncely.failover SET at = now() - interval '1 hour'").await;
+    assert_eq!(doubt(&world).await, (false, true), "another scope");
 }
 
 #[tokio::test]

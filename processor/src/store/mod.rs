@@ -45,7 +45,7 @@ pub mod settle;
 pub mod share;
 pub mod sweep;
 
-pub use connection::{Session, Settings};
+pub use connection::{Session, Settings, begin};
 pub use error::StoreError;
 pub use migrate::SchemaError;
 /// The driver's own types, for those who hold a connection without asking anything themselves.

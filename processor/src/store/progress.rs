@@ -189,6 +189,31 @@ pub async fn bound_suspect(
     Ok(())
 }
 
+/// Notes that everything is decided again that lay in these partitions at a failover.
+pub async fn decided(
+    connection: &mut PgConnection,
+    group: &str,
+    cluster_id: &str,
+    partitions: &[Raise],
+) -> Result<()> {
+    let topic: Vec<_> = partitions.iter().map(|one| one.topic.clone()).collect();
+    let topic_id: Vec<_> = partitions.iter().map(|one| one.topic_id.clone()).collect();
+    let partition: Vec<_> = partitions.iter().map(|one| one.partition).collect();
+    let epoch: Vec<_> = partitions.iter().map(|one| one.epoch).collect();
+    query_file!(
+        "src/store/sql/progress_decided.sql",
+        group,
+        cluster_id,
+        &topic,
+        &topic_id,
+        &partition,
+        &epoch
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Stops a partition visibly until a person accepts what was found.
 pub async fn stop(
     connection: &mut PgConnection,

@@ -22,12 +22,26 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Positions to write, with the assignments that they are for.
 pub(super) type Positions = Vec<(AssignmentId, Raise)>;
 
+/// What is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Keep {
+    pub(super) positions: Positions,
+    /// Partitions of which nothing is in doubt any more.
+    pub(super) decided: Vec<Raise>,
+}
+
+impl Keep {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.positions.is_empty() && self.decided.is_empty()
+    }
+}
+
 /// One keeper.
 pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Session,
     pub(super) lease: Lease,
-    pub(super) positions: mpsc::UnboundedReceiver<Positions>,
+    pub(super) kept: mpsc::UnboundedReceiver<Keep>,
     pub(super) pipeline: mpsc::UnboundedSender<Message>,
 }
 
@@ -37,26 +51,32 @@ impl Keeper {
     /// # Errors
     /// When a person must act: the schema is wrong.
     pub(super) async fn run(mut self) -> Result<(), Stopped> {
-        while let Some(positions) = self.positions.recv().await {
+        while let Some(keep) = self.kept.recv().await {
             let begun = clock::now();
             crash::before(Step::Position);
-            self.write(&positions).await?;
+            self.write(&keep).await?;
             crash::after(Step::Position);
             self.shared.metrics.stage(Stage::Progress, clock::since(begun));
-            drop(self.pipeline.send(Message::Kept(positions)));
+            drop(self.pipeline.send(Message::Kept(keep.positions)));
         }
         Ok(())
     }
 
-    async fn write(&mut self, positions: &Positions) -> Result<(), Stopped> {
-        let raises: Vec<Raise> = positions.iter().map(|(_, raise)| raise.clone()).collect();
+    async fn write(&mut self, keep: &Keep) -> Result<(), Stopped> {
+        let raises: Vec<Raise> = keep.positions.iter().map(|(_, raise)| raise.clone()).collect();
         let group = self.shared.connector.source.group.to_string();
         let cluster_id = self.shared.cluster_id.clone();
         loop {
             let written = self.session.patience().bounded(async {
                 let connection = self.session.connection().await?;
-                let raises = (self.lease.worker(), raises.as_slice());
-                progress::raise(connection, &group, &cluster_id, raises).await
+                if !raises.is_empty() {
+                    let raises = (self.lease.worker(), raises.as_slice());
+                    progress::raise(connection, &group, &cluster_id, raises).await?;
+                }
+                if !keep.decided.is_empty() {
+                    progress::decided(connection, &group, &cluster_id, &keep.decided).await?;
+                }
+                Ok(())
             });
             let written: Result<(), StoreError> = written.await;
             let Err(error) = written else {

@@ -66,6 +66,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) use oncely_core::cause::chain;
@@ -110,6 +111,8 @@ struct Shared {
     process_metrics: Metrics,
     backlog: Backlog,
     read_until: ReadUntil,
+    /// New events may be done, since a failover may have lost it.
+    in_doubt: AtomicBool,
     /// Wakes the comparison of claims: one may have been lost sight of.
     adopt: Notify,
     /// Something may have come into the outbox.
@@ -128,6 +131,22 @@ impl Shared {
 
     fn lane_lock(&self) -> LaneLock {
         if self.connector.state.is_some() { LaneLock::Entity } else { LaneLock::Inbox }
+    }
+
+    /// Tells when new events begin to be in doubt, and when that is over.
+    fn in_doubt(&self, any: bool) {
+        if self.in_doubt.swap(any, Ordering::Relaxed) == any {
+            return;
+        }
+        if any {
+            let look = "oncely progress list";
+            tracing::warn!(
+                look,
+                "events may be done and forgotten until every partition was read again"
+            );
+        } else {
+            tracing::info!("what may be forgotten was read again, new events are new");
+        }
     }
 
     /// A business id as logs may show it.

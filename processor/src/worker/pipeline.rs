@@ -5,6 +5,7 @@
 
 mod drain;
 mod intake;
+mod kept;
 mod rewound;
 mod shown;
 mod silence;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::OffsetWait;
-use oncely_core::failover::Doubt;
+use oncely_core::failover::{Again, Doubt};
 use oncely_core::key::Key;
 use oncely_core::progress::{Finished, Tracker};
 use tokio::sync::mpsc;
@@ -24,7 +25,7 @@ use self::silence::Touch;
 use super::call::{self, Ended};
 use super::claims::{Claims, Held};
 use super::item::Item;
-use super::keeper::Positions;
+use super::keeper::Keep;
 use super::lease::Lease;
 use super::mailbox::unsent;
 use super::outcomes::Outcomes;
@@ -38,7 +39,6 @@ use crate::http::Health;
 use crate::kafka::{
     Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TroubleKind,
 };
-use crate::store::progress::Raise;
 use crate::task;
 use crate::telemetry::RebalanceKind;
 
@@ -73,6 +73,8 @@ struct Partition {
     epoch: i64,
     /// Which of its records may be done although nothing is on record of them.
     doubt: Doubt,
+    /// How far those are decided again; `None` when all are, or none was in doubt.
+    again: Option<Again>,
     /// Position last sent to the keeper.
     asked: i64,
     /// Position that Postgres has.
@@ -104,7 +106,7 @@ pub(super) struct Pipeline {
     pub(super) events: Events,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) starter: mpsc::UnboundedSender<Vec<Assigned>>,
-    pub(super) keeper: mpsc::UnboundedSender<Positions>,
+    pub(super) keeper: mpsc::UnboundedSender<Keep>,
     pub(super) ended: Outcomes,
     /// Asks which effects still hold offsets back.
     pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
@@ -130,7 +132,7 @@ pub(super) struct Pipeline {
 pub(super) struct Ends {
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) starter: mpsc::UnboundedSender<Vec<Assigned>>,
-    pub(super) keeper: mpsc::UnboundedSender<Positions>,
+    pub(super) keeper: mpsc::UnboundedSender<Keep>,
     pub(super) ended: Outcomes,
     pub(super) asker: mpsc::UnboundedSender<Vec<Key>>,
     pub(super) writers: Vec<mpsc::Sender<Vec<Item>>>,
@@ -328,6 +330,7 @@ impl Pipeline {
                     topic_id,
                     epoch,
                     doubt,
+                    again: Again::of(position, &doubt),
                     asked: position,
                     kept: position,
                     draining: false,
@@ -368,6 +371,9 @@ impl Pipeline {
                 continue;
             }
             partition.unwritten = partition.unwritten.saturating_sub(1);
+            if let Some(again) = &mut partition.again {
+                again.decided(done.offset);
+            }
             let deadline = match self.shared.connector.failure.offset_wait {
                 OffsetWait::Forever => None,
                 OffsetWait::Millis(ms) => {
@@ -435,52 +441,6 @@ impl Pipeline {
         if clock::since(self.asked_stopped) >= ASK_STOPPED_EVERY {
             self.asked_stopped = clock::now();
             self.ask_stopped();
-        }
-    }
-
-    /// Sends positions that have moved to the keeper, one write at a time.
-    fn keep(&mut self) {
-        if self.keeping {
-            return;
-        }
-        let mut positions = Vec::new();
-        for partition in self.partitions.values_mut() {
-            let position = partition.tracker.position();
-            if position > partition.asked {
-                partition.asked = position;
-                positions.push((partition.assigned.assignment, partition.raise()));
-            }
-        }
-        if !positions.is_empty() {
-            self.keeping = true;
-            drop(self.keeper.send(positions));
-        }
-    }
-
-    fn kept(&mut self, positions: Positions) {
-        self.keeping = false;
-        self.moved_last = clock::now();
-        for (assignment, raise) in positions {
-            // A position of an earlier epoch was not written.
-            if let Some(partition) = self.partitions.get_mut(&assignment)
-                && partition.epoch == raise.epoch
-            {
-                partition.kept = raise.position;
-                self.handle.commit(assignment, raise.position);
-            }
-        }
-    }
-}
-
-impl Partition {
-    fn raise(&self) -> Raise {
-        Raise {
-            topic: self.assigned.partition.topic.to_string(),
-            topic_id: self.topic_id.clone(),
-            partition: self.assigned.partition.partition,
-            epoch: self.epoch,
-            position: self.tracker.position(),
-            witness: self.tracker.witness(),
         }
     }
 }

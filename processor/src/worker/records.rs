@@ -25,9 +25,17 @@ pub(super) struct Kept<'a> {
     pub(super) parked: Option<&'static str>,
     /// Of the connection; see [`oncely_core::failover::Doubt`].
     pub(super) generation: u64,
+    /// Everything may be done although nothing is on record of it.
+    pub(super) in_doubt: bool,
 }
 
 impl<'a> Kept<'a> {
+    /// Whether any record is set aside.
+    pub(super) fn parks(&self, plan: &Plan) -> bool {
+        let unusable = |item: &Item| matches!(item.what, What::Unusable { .. });
+        !plan.parked.is_empty() || self.parked.is_some() || self.items.iter().any(unusable)
+    }
+
     fn item(&self, input: usize) -> Option<&'a Item> {
         match self.inputs.get(input) {
             Some((index, _)) => self.items.get(*index),
@@ -63,7 +71,7 @@ pub(super) async fn write(
         .iter()
         .map(|(item, new, headers)| {
             let holds = held_by(shared, item).filter(|_| parked.is_some());
-            let suspect = item.doubt.covers(item.place.offset, kept.generation);
+            let suspect = kept.in_doubt || item.doubt.covers(item.place.offset, kept.generation);
             let record = ParkedRecord { holds, suspect, ..parked_record(item, headers, parked) };
             match (new, &item.what) {
                 (Some(new), What::Event { event, .. }) => ParkedRecord::decided(new, record, event),

@@ -1,6 +1,7 @@
 //! Puts the parts of one connector's worker together and runs them to a clean end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use oncely_connectors::effect::egress::Egress;
@@ -115,6 +116,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         process_metrics: parts.metrics.clone(),
         backlog: Backlog::new(parts.connector.failure.open_effects_max),
         read_until: caught_up::ReadUntil::default(),
+        in_doubt: AtomicBool::new(false),
         adopt: Notify::new(),
         outbox: Notify::new(),
         redrive: Notify::new(),
@@ -310,7 +312,7 @@ fn start_parts(
 ) -> (Ends, Mailbox) {
     let (pipeline, messages) = mpsc::unbounded_channel();
     let (starter, assigned) = mpsc::unbounded_channel();
-    let (keeper, positions) = mpsc::unbounded_channel();
+    let (keeper, kept) = mpsc::unbounded_channel();
     let (ended, settlers) = Outcomes::to(SETTLERS);
     let (asker, questions) = mpsc::unbounded_channel();
     let (lease, claims) = (parts.lease.clone(), parts.claims.clone());
@@ -333,6 +335,7 @@ fn start_parts(
             redriving: None,
             releasing: Releasing::default(),
             counting: false,
+            sure_of: None,
         };
         vital.spawn("writer", write(writer, index, work, mailbox.clone()));
     }
@@ -348,6 +351,7 @@ fn start_parts(
             redriving: None,
             releasing: Releasing::default(),
             counting: false,
+            sure_of: None,
         },
         session: session("redriver"),
         pipeline: mailbox.clone(),
@@ -370,7 +374,7 @@ fn start_parts(
         shared: shared(),
         session: session("keeper"),
         lease: parts.lease.clone(),
-        positions,
+        kept,
         pipeline: pipeline.clone(),
     };
     vital.spawn("keeper", keeper_part.run());

@@ -16,8 +16,9 @@ use super::records::{self, Kept, Numbers};
 use super::redrive::Redriving;
 use super::writer::Undone;
 use crate::store::batch::{self, Chosen, Written};
-use crate::store::share;
+use crate::store::lease::{self, Pulse};
 use crate::store::{self, PgConnection, StoreError};
+use crate::store::{failover, share};
 
 /// The keys of a batch, by what is asked about them.
 pub(super) struct Asked<'a> {
@@ -167,13 +168,14 @@ pub(super) async fn load_undone(
     Ok(())
 }
 
-/// Writes the plan. Gives the fences of what was claimed, and the numbers of what was parked.
+/// Writes the plan, decided for the database as of the failover of this `number`. Gives the fences of what was
+/// claimed, and the numbers of what was parked.
 pub(super) async fn write(
     tx: &mut PgConnection,
     shared: &Shared,
     plan: &Plan,
     grants: &Grants<'_>,
-    worker: uuid::Uuid,
+    (worker, number): (uuid::Uuid, Option<i32>),
     kept: &Kept<'_>,
 ) -> Result<(BTreeMap<Key, i64>, Numbers), Undone> {
     let connector = (&*shared.connector, shared.connector_id);
@@ -192,7 +194,10 @@ pub(super) async fn write(
             key if ready.has(key) => Chosen::Queued,
             _ => Chosen::Waiting,
         };
-        let written = batch::write_effects(tx, plan, connector, worker, how).await?;
+        let written = batch::write_effects(tx, plan, connector, (worker, number), how).await?;
+        if written.is_empty() {
+            refused(tx, (worker, number), !grants.keys.is_empty()).await?;
+        }
         if written.len() < plan.effects.len() {
             let written: BTreeSet<Key> = written.iter().map(|fenced| fenced.key).collect();
             let keys = plan.effects.keys().filter(|key| !written.contains(key));
@@ -218,9 +223,29 @@ pub(super) async fn write(
             return Err(Undone::Collided(keys.copied().collect()));
         }
     }
+    // Effects have asked that already.
+    let keeps = kept.parks(plan) || !plan.deferred.is_empty();
+    if plan.effects.is_empty() && keeps && !failover::stands(tx, number).await? {
+        return Err(Undone::Moved);
+    }
     let numbers = records::write(tx, shared, plan, kept).await?;
     if !plan.repeats.is_empty() {
         batch::write_repeats(tx, plan).await?;
     }
     Ok((fences, numbers))
+}
+
+/// Why no effect at all was written, unless all of them exist already.
+async fn refused(
+    tx: &mut PgConnection,
+    (worker, number): (uuid::Uuid, Option<i32>),
+    claims: bool,
+) -> Result<(), Undone> {
+    if !failover::stands(tx, number).await? {
+        return Err(Undone::Moved);
+    }
+    if claims && lease::alive(tx, worker).await? == Pulse::Dead {
+        return Err(Undone::Dead);
+    }
+    Ok(())
 }

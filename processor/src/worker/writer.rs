@@ -28,8 +28,8 @@ use crate::clock;
 use crate::crash::{self, Step};
 use crate::store::batch;
 use crate::store::error::NextStep;
-use crate::store::lease::Pulse;
-use crate::store::{self, Session, StoreError};
+use crate::store::failover::{self, ScopeDoubt};
+use crate::store::{self, PgConnection, Session, StoreError};
 use crate::task::Stopped;
 use crate::telemetry::{RedoCause, Stage};
 
@@ -54,6 +54,8 @@ pub(super) struct Writer {
     pub(super) releasing: Releasing,
     /// The last batch had events that wait: the next one counts at once how many may.
     pub(super) counting: bool,
+    /// The last failover, by its number, of which nothing is in doubt any more.
+    pub(super) sure_of: Option<i32>,
 }
 
 /// How a part of a batch is written.
@@ -78,6 +80,8 @@ pub(super) enum Undone {
     Gone,
     /// Events would wait, and nobody has counted how many do.
     Uncounted,
+    /// The database is elsewhere than the batch was decided for.
+    Moved,
     /// Declared dead meanwhile: the claims would be another's.
     Dead,
     Failed(StoreError),
@@ -214,6 +218,7 @@ impl Writer {
                     self.lease.valid().await;
                     continue;
                 }
+                Undone::Moved => continue,
                 Undone::Failed(error) => {
                     self.session.failed(&error).await;
                     match error.next_step() {
@@ -258,11 +263,15 @@ impl Writer {
         let counting = self.counting;
         let asked = Asked { news, events, shared: shared_keys, released, counting };
         // Bounded up to the commit and no further: what is claimed then is listed by the caller.
-        let (plan, claimed, numbers) = self
+        let written = self
             .session
             .patience()
             .bounded(self.transaction(items, &inputs, parked, &asked, worker))
-            .await?;
+            .await;
+        if matches!(written, Err(Undone::Moved)) {
+            self.session.patience().bounded(self.session.confirm()).await?;
+        }
+        let (plan, claimed, numbers) = written?;
         self.recent.remember(plan.inbox.keys());
         if !plan.effects.is_empty() {
             shared.outbox.notify_one();
@@ -306,8 +315,15 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let begun = clock::now();
         self.session.connection().await?;
-        let generation = self.session.generation();
+        let (generation, number) = (self.session.generation(), self.session.number());
         let mut tx = self.session.begin().await?;
+        let unsure = number.filter(|number| self.sure_of != Some(*number));
+        let mut in_doubt = false;
+        if let Some(number) = unsure.filter(|_| self.redriving.is_none()) {
+            let doubt = doubt(&mut tx, &shared).await?;
+            self.sure_of = doubt.over.then_some(number);
+            in_doubt = doubt.any;
+        }
         let (redriving, releasing) = (self.redriving.as_ref(), &self.releasing);
         let asked_of = Of { items, inputs, redriving, releasing, generation };
         let loaded = tables::gather(&mut tx, &shared, &asked_of, asked).await?;
@@ -318,6 +334,9 @@ impl Writer {
         events.extend(waiting.iter().zip(&lined).filter_map(|(item, lined)| input(item, lined)));
         tables::load_undone(&mut tx, rules, &events, &entities, &mut known).await?;
         known.suspect = suspects(items.iter().chain(&waiting), generation);
+        if in_doubt {
+            known.suspect.extend(inputs.iter().map(|(_, input)| input.event.key));
+        }
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
         let mut plan = decide::decide_with(rules, &events, fresh, known);
@@ -343,17 +362,13 @@ impl Writer {
         }
         let begun = clock::now();
         let grants = Grants::take(&shared.lanes, &plan);
-        let kept = Kept { items, inputs, waiting: &waiting, parked, generation };
+        let kept = Kept { items, inputs, waiting: &waiting, parked, generation, in_doubt };
+        let decided_for = (worker, number);
         let (fences, numbers) =
-            tables::write(&mut tx, &shared, &plan, &grants, worker, &kept).await?;
+            tables::write(&mut tx, &shared, &plan, &grants, decided_for, &kept).await?;
         if let Some(redriving) = self.redriving.as_ref().filter(|_| !items.is_empty()) {
             let decided = redriving.decided(items, inputs, &plan, parked);
             store::parked::decided(&mut tx, &decided).await?;
-        }
-        if !grants.keys.is_empty()
-            && crate::store::lease::alive(&mut tx, worker).await? == Pulse::Dead
-        {
-            return Err(Undone::Dead);
         }
         let plan = self.committing.insert(plan);
         crash::before(Step::BatchCommit);
@@ -364,6 +379,17 @@ impl Writer {
         shared.metrics.stage(Stage::Write, clock::since(begun));
         Ok((plan, claimed, numbers))
     }
+}
+
+/// Whether new events of the connector's scope may be done and forgotten.
+async fn doubt(tx: &mut PgConnection, shared: &Shared) -> Result<ScopeDoubt, StoreError> {
+    let (connector, id) = (&shared.connector, shared.connector_id);
+    let topics: Vec<String> =
+        connector.source.topics.iter().map(|topic| topic.to_string()).collect();
+    let scope = (&*connector.scope, id);
+    let doubt = failover::doubt(tx, scope, &shared.cluster_id, &topics).await?;
+    shared.in_doubt(doubt.any);
+    Ok(doubt)
 }
 
 /// Whether the transaction of `before`, of the same records, turns out to have been committed: then

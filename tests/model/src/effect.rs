@@ -65,6 +65,10 @@ pub(crate) struct Rules {
     pub(crate) loss_waits: bool,
     /// What is found out about it counts from the last moment before the loss.
     pub(crate) loss_has_an_age: bool,
+    /// So may a copy of the record, wherever it is read first.
+    pub(crate) copies_are_in_doubt: bool,
+    /// A batch that is under way when the loss is put on record is decided again.
+    pub(crate) batches_meet_the_loss: bool,
     /// Not a rule of ours but what is asked of the world.
     pub(crate) freezes_end: bool,
 }
@@ -86,6 +90,8 @@ impl Rules {
         loss_is_unknown: true,
         loss_waits: true,
         loss_has_an_age: true,
+        copies_are_in_doubt: true,
+        batches_meet_the_loss: true,
         freezes_end: true,
     };
 }

@@ -107,6 +107,22 @@ fn w10_what_is_lost_and_taken_for_new_is_sent_again() {
 }
 
 #[test]
+fn w10_a_copy_that_is_taken_for_new_while_its_first_one_lies_unread_is_sent_again() {
+    let rules = Rules { copies_are_in_doubt: false, ..Rules::ALL };
+    let faults = Faults { failovers: 1, deaths: 0, ..Faults::NONE };
+    breaks(AT_MOST_ONCE, Class::Asked, rules, faults);
+    breaks(AT_MOST_ONCE, Class::Neither, rules, faults);
+}
+
+#[test]
+fn w10_a_batch_that_is_written_beside_the_loss_is_sent_again() {
+    let rules = Rules { batches_meet_the_loss: false, ..Rules::ALL };
+    let faults = Faults { failovers: 1, deaths: 0, ..Faults::NONE };
+    breaks(AT_MOST_ONCE, Class::Asked, rules, faults);
+    breaks(AT_MOST_ONCE, Class::Neither, rules, faults);
+}
+
+#[test]
 fn w10_not_found_before_every_lease_is_over_is_sent_again() {
     let rules = Rules { loss_waits: false, ..Rules::ALL };
     let faults = Faults { failovers: 1, deaths: 0, ..Faults::NONE };

@@ -16,6 +16,10 @@ pub(crate) enum Step {
     Write(usize),
     /// The same, and the answer to COMMIT is lost.
     WriteUnheard(usize),
+    /// The same with another copy of the record, after a failover.
+    WriteCopy(usize),
+    /// The same by a batch that has not met a failover.
+    WriteLate(usize),
     ClaimDue(usize),
     /// Takes up a claim of its own that it has lost sight of.
     Adopt(usize),
@@ -69,6 +73,8 @@ pub(crate) fn candidates(world: &World) -> Vec<Step> {
         steps.extend([
             Step::Write(p),
             Step::WriteUnheard(p),
+            Step::WriteCopy(p),
+            Step::WriteLate(p),
             Step::ClaimDue(p),
             Step::Adopt(p),
             Step::Check(p),
@@ -101,6 +107,8 @@ impl Protocol {
                 world.left.lost = world.left.lost.checked_sub(1)?;
                 self.write(&mut world, p, false)?;
             }
+            Step::WriteCopy(p) => self.write_copy(&mut world, p)?,
+            Step::WriteLate(p) => self.write_late(&mut world, p)?,
             Step::ClaimDue(p) => claim_due(&mut world, p)?,
             Step::Adopt(p) => adopt(&mut world, p)?,
             Step::Check(p) => self.check(&mut world, p)?,

@@ -16,7 +16,6 @@ impl Protocol {
         if world.passed || process.tracks {
             return None;
         }
-        let dead = world.workers[usize::from(process.worker)].dead;
         if world.row.is_some() && self.rules.repeats_are_known {
             // A duplicate: it waits for the first copy.
             heard.then_some(())?;
@@ -24,21 +23,41 @@ impl Protocol {
             return Some(());
         }
         let doubt = world.doubt.filter(|_| self.rules.loss_is_unknown);
+        self.write_new(world, p, heard, doubt)
+    }
+
+    /// Another copy of the record, from a partition in which nothing was lost.
+    pub(crate) fn write_copy(&self, world: &mut World, p: usize) -> Option<()> {
+        let doubt = world.doubt.filter(|_| world.row.is_none())?;
+        let doubt = self.rules.copies_are_in_doubt.then_some(doubt);
+        self.write_new(world, p, true, doubt.filter(|_| self.rules.loss_is_unknown))
+    }
+
+    /// A batch that was decided before the loss was put on record; nothing is claimed in it any more.
+    pub(crate) fn write_late(&self, world: &mut World, p: usize) -> Option<()> {
+        let late = world.workers[usize::from(world.processes[p].worker)].dead
+            && world.doubt.is_some()
+            && world.row.is_none();
+        (late && !self.rules.batches_meet_the_loss).then_some(())?;
+        world.row = Some(new_row(world.clock));
+        world.processes[p].tracks = true;
+        Some(())
+    }
+
+    fn write_new(
+        &self,
+        world: &mut World,
+        p: usize,
+        heard: bool,
+        doubt: Option<Doubt>,
+    ) -> Option<()> {
+        let process = &world.processes[p];
+        let dead = world.workers[usize::from(process.worker)].dead;
         if dead || (process.call.is_some() && doubt.is_none()) {
             return None;
         }
         let worker = process.worker;
-        let row = Row {
-            status: Status::Waiting,
-            due: world.clock,
-            first_sent: None,
-            unknown_at: None,
-            attempts: 0,
-            takeovers: 0,
-            was_unknown: false,
-            asks: false,
-            suspect: false,
-        };
+        let row = new_row(world.clock);
         world.row = Some(doubt.map_or(row, |doubt| self.suspect(row, doubt)));
         if doubt.is_some() {
             // Never claimed in the batch.
@@ -194,6 +213,20 @@ pub(crate) fn enter(world: &mut World, p: usize) {
     world.processes[p].worker = u8::try_from(world.workers.len()).unwrap();
     world.processes[p].lease_until = world.clock + LEASE;
     world.workers.push(Registered { heartbeat: world.clock, dead: false });
+}
+
+fn new_row(clock: u8) -> Row {
+    Row {
+        status: Status::Waiting,
+        due: clock,
+        first_sent: None,
+        unknown_at: None,
+        attempts: 0,
+        takeovers: 0,
+        was_unknown: false,
+        asks: false,
+        suspect: false,
+    }
 }
 
 fn claim(world: &mut World, worker: u8) -> Option<Call> {

@@ -153,7 +153,8 @@ pub async fn add(
     let goes = again.effects.values().any(|effect| !matches!(effect.turn, Turn::Skip | Turn::Hold));
     let plan = Plan { effects: again.effects, ledger: again.ledger, ..Plan::default() };
     if !plan.effects.is_empty() {
-        batch::write_effects(tx, &plan, with_connector, Uuid::nil(), |_| Chosen::Waiting).await?;
+        batch::write_effects(tx, &plan, with_connector, (Uuid::nil(), None), |_| Chosen::Waiting)
+            .await?;
         batch::write_compensations(tx, &plan).await?;
     }
     batch::write_lines(tx, &plan.ledger, with_connector).await?;

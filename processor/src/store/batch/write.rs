@@ -104,12 +104,13 @@ pub enum Chosen {
 }
 
 /// Writes the effects; `chosen` says what becomes of the ready ones. Keys that
-/// are missing in the answer exist already.
+/// are missing in the answer exist already. Where all of them are missing, `worker` may also be one that claims
+/// and may not, or the database elsewhere than at the failover of this `number`.
 pub async fn write_effects(
     tx: &mut PgConnection,
     plan: &Plan,
     connector: (&Connector, i32),
-    worker: Uuid,
+    (worker, number): (Uuid, Option<i32>),
     chosen: impl Fn(&Key) -> Chosen,
 ) -> Result<Vec<Fenced>> {
     let (rules, connector_id) = connector;
@@ -141,6 +142,7 @@ pub async fn write_effects(
     let statuses: Vec<&str> = effects.iter().map(|(key, new)| status(key, new.turn)).collect();
     let suspect: Vec<_> = effects.iter().map(|(_, new)| new.suspect).collect();
     let blocked: Vec<_> = effects.iter().map(|(_, new)| new.turn == Turn::Blocked).collect();
+    let claims = statuses.contains(&Status::Claimed.as_str());
     let rows = query_file!(
         "src/store/sql/effect_insert.sql",
         &key_,
@@ -159,6 +161,8 @@ pub async fn write_effects(
         worker,
         connector_id,
         &suspect,
+        number,
+        claims,
     )
     .fetch_all(tx)
     .await?;

@@ -1,6 +1,8 @@
 -- New effects. A claimed one gets its fence here; a waiting one is due now, or blocked, or its record is put
 -- into the outbox by the same transaction. A suspect one may have been sent before, since the last failover
--- lost what was on record: nothing happens to it until whoever may have sent it is surely quiet.
+-- lost what was on record: nothing happens to it until whoever may have sent it is surely quiet. Nothing at all is
+-- written where the database is elsewhere than the writer decided for ($17: by the number of the last failover), or
+-- by a worker that claims ($18) and may not.
 INSERT INTO oncely.effect (key, event, lane, version, connector, ordinal, name, tenant, business_id,
                            request_hash, request, after_keys, status, worker, fence, due_at,
                            first_sent_at, last_sent_at, settled_at, suspect, was_unknown, unknown_at)
@@ -25,5 +27,6 @@ FROM UNNEST($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::smallint[], $6
             $7::text[], $8::text[], $9::uuid[], $10::bytea[], $11::text[], $12::text[], $13::boolean[], $16::boolean[])
      AS u (key, event, lane, version, ordinal, name, tenant, business_id, request_hash, request,
            after_keys, status, blocked, suspect)
+WHERE (SELECT oncely.stands_at($17)) AND (NOT $18::boolean OR (SELECT oncely.may_claim($14)))
 ON CONFLICT DO NOTHING
 RETURNING key, fence

@@ -1,2 +1,2 @@
 -- What follows may touch every open effect.
-SET LOCAL statement_timeout = '1h'
+SELECT set_config('statement_timeout', '1h', true) AS statements, set_config('lock_timeout', '1min', true) AS locks

@@ -37,10 +37,12 @@ impl Pipeline {
             *times = times.saturating_add(1);
             match prepare(&self.shared.connector, &self.shared.wanted, &record) {
                 Prepared::Ignored => {
+                    partition.read(record.offset, false);
                     ignored = ignored.saturating_add(1);
                     partition.tracker.finish(Finished::without_effects(record.offset));
                 }
                 Prepared::Wanted(what) => {
+                    partition.read(record.offset, true);
                     partition.unwritten = partition.unwritten.saturating_add(1);
                     let place = Place {
                         source: partition.source,

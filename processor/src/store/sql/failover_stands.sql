@@ -1,0 +1,1 @@
+SELECT oncely.stands_at($1) AS "stands!"
