@@ -112,8 +112,6 @@ impl Round {
         }
         let story = World::plan(wiring).partitions(plan.partitions).lease_ms(LEASE_MS);
         let story = if plan.pooled { story.pooled() } else { story };
-        // What was seen before commits are lost is not true any more.
-        let story = if plan.forgets() { story.unsampled() } else { story };
         let world = story.session_ms(SESSION_MS).start_on(kafka, cluster).await;
         world.provider.set_latency(Duration::from_millis(plan.latency_ms));
         if plan.publishes {

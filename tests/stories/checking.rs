@@ -63,6 +63,29 @@ async fn an_offset_committed_too_early_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic(expected = "I4: ")]
+async fn w10_an_offset_that_stays_ahead_after_a_failover_is_noticed() {
+    let mut world = World::plan(Wiring::invoices("ahead").effects([charge()])).start().await;
+    let worker = world.run().await;
+    world.pay_many(1, 4, 1).await;
+    world.settled().await;
+    world.workers[worker].kill9().await;
+    // A failover as it would stand on record, which has lost a record for good.
+    world
+        .sql(
+            "DELETE FROM oncely.inbox WHERE first_offset = 0;
+             INSERT INTO oncely.failover (number, system_identifier, timeline, system_before,
+                timeline_before, lost_since, quiet_at, lossless)
+             SELECT 2, system_identifier, timeline, 1, 1, now(), now(), false FROM oncely.failover",
+        )
+        .await;
+    world.looked().await;
+    // Only what lasts counts then: that is how long.
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    world.check_sampled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[should_panic(expected = "took effect 2 times")]
 async fn a_second_effect_is_noticed() {
     let mut world = World::plan(Wiring::invoices("second").effects([charge()])).start().await;

@@ -24,7 +24,7 @@ const ALIVE: &str = "SELECT count(*) FROM oncely.worker WHERE dead_at IS NULL AN
 
 async fn world(name: &str, effects: impl IntoIterator<Item = EffectLines>) -> World {
     let wiring = Wiring::invoices(name).effects(effects);
-    World::plan(wiring).lease_ms(LEASE_MS).own_postgres().unsampled().start().await
+    World::plan(wiring).lease_ms(LEASE_MS).own_postgres().start().await
 }
 
 /// Waits until the workers go on at the new server: what is written from now on is surely new.
@@ -130,7 +130,7 @@ async fn shown(world: &World) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w10_e2_a_failover_that_keeps_everything_is_told_and_changes_nothing() {
     let wiring = Wiring::invoices("keeps").effects([charge(), note(), usage()]);
-    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().unsampled();
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres();
     let mut world = plan.env("ONCELY_DATABASE_FAILOVER", "lossless").start().await;
     world.run().await;
     world.run().await;
@@ -204,7 +204,7 @@ async fn w10_e3_a_process_that_starts_after_the_failover_notices_it_too() {
 async fn w10_e3_behind_a_pooler_a_failover_is_noticed_without_a_new_connection() {
     let effects = [charge(), settlement(), note(), receipt().with("after: [charge]"), announce()];
     let wiring = Wiring::invoices("pooled").effects(effects);
-    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().pooled().unsampled();
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().pooled();
     let mut world = plan.start().await;
     let out = world.make_out(2).await;
     world.run().await;
@@ -288,7 +288,7 @@ async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
     let wiring = Wiring::invoices("copied").effects([charge(), settlement(), note(), usage()]);
     let plan = World::plan(wiring).lease_ms(LEASE_MS).session_ms(25_000);
     let plan = plan.env("ONCELY_SHUTDOWN_GRACE", "30s");
-    let mut world = plan.own_postgres().unsampled().start().await;
+    let mut world = plan.own_postgres().start().await;
     world.run().await;
     world.run().await;
     let apart = async || {
@@ -345,7 +345,7 @@ async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
 async fn w10_behind_a_pooler_no_batch_is_written_beside_a_failover() {
     let one = "limits: { concurrency: 1 }";
     let wiring = Wiring::invoices("beside").effects([note().with(one)]);
-    let plan = World::plan(wiring).lease_ms(8_000).own_postgres().pooled().unsampled();
+    let plan = World::plan(wiring).lease_ms(8_000).own_postgres().pooled();
     let mut world = plan.start().await;
     let point = Point { step: Step::BatchCommit, side: Side::Before };
     let writer = world.spawn_armed(Order { point, nth: 1, action: Action::Stop });

@@ -1,12 +1,14 @@
 //! Watches committed offsets and versions while a story runs: I3 and I4 at every look.
 //!
 //! The group's offsets are read first and the tables after them. What was durable when an offset was
-//! committed is durable later, so every violation seen is a true one.
+//! committed is durable later, so every violation seen is a true one. Where the database fails over and forgets, an
+//! offset may be ahead of what is left until whoever committed it has noticed: for a while what is wrong counts only
+//! if it lasts. A version that fell then is what was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use oncely_rig::postgres::{Row, Wire};
 use tokio::task::JoinHandle;
@@ -17,6 +19,9 @@ use crate::wiring::Wiring;
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(150);
+/// So long after a failover what is wrong counts only if it lasts, for so long.
+const FORGETFUL: Duration = Duration::from_secs(20);
+const LASTS: Duration = Duration::from_secs(10);
 /// Violations after which looking on tells nothing new.
 const WRONG_MAX: usize = 10;
 
@@ -41,10 +46,19 @@ struct Watch {
     versions: BTreeMap<String, i64>,
     /// Where records lie whose offset was seen to go, rightly: a person may open their effects again.
     gone: BTreeSet<(i32, i64)>,
+    /// The last failover that was seen, and when.
+    failover: i64,
+    lost_at: Option<Instant>,
+    /// Since when something is wrong at a place.
+    wrong_since: BTreeMap<Place, Instant>,
 }
+
+/// A partition, and an offset of it where it is about one record.
+type Place = (i32, Option<i64>);
 
 /// What the tables say at one look.
 struct Tables {
+    failover: i64,
     positions: BTreeMap<i32, i64>,
     remembered: BTreeSet<(i32, i64)>,
     parked: BTreeSet<(i32, i64)>,
@@ -72,6 +86,9 @@ impl Sampler {
             ledger,
             versions: BTreeMap::new(),
             gone: BTreeSet::new(),
+            failover: 0,
+            lost_at: None,
+            wrong_since: BTreeMap::new(),
         };
         let stopped = Arc::clone(&stop);
         let looks = Arc::new(AtomicU64::new(0));
@@ -114,37 +131,71 @@ impl Watch {
         let asked = tokio::time::timeout(Duration::from_secs(5), self.tables(wire)).await;
         let (wire, tables) = asked.ok()??;
         self.wire = Some(wire);
+        let known = std::mem::replace(&mut self.failover, tables.failover);
+        if known != 0 && known != tables.failover {
+            self.lost_at = Some(Instant::now());
+            self.versions.clear();
+            self.gone.clear();
+        }
         let mut wrong = Vec::new();
         for (entity, version) in &tables.versions {
             if self.versions.get(entity).is_some_and(|known| known > version) {
                 wrong.push(format!("I3: entity {entity} fell to version {version}"));
             }
         }
+        let mut offsets = Vec::new();
         for (partition, offset) in &committed {
             let position = tables.positions.get(partition).copied().unwrap_or(0);
             if position < *offset {
-                wrong.push(format!(
+                let text = format!(
                     "I4: partition {partition} is committed at {offset}, its position is {position}"
-                ));
+                );
+                offsets.push(((*partition, None), text));
             }
         }
-        wrong.extend(self.unfinished(&committed, &tables));
+        offsets.extend(self.unfinished(&committed, &tables));
         self.versions = tables.versions;
+        wrong.extend(self.lasting(offsets));
         Some(wrong)
     }
 
+    fn is_forgetful(&self) -> bool {
+        self.lost_at.is_some_and(|at| at.elapsed() < FORGETFUL)
+    }
+
+    /// What of it counts.
+    fn lasting(&mut self, wrong: Vec<(Place, String)>) -> Vec<String> {
+        if !self.is_forgetful() {
+            self.wrong_since.clear();
+            return wrong.into_iter().map(|(_, text)| text).collect();
+        }
+        let still: BTreeSet<Place> = wrong.iter().map(|(place, _)| *place).collect();
+        self.wrong_since.retain(|place, _| still.contains(place));
+        let mut lasts = |place| {
+            let since = self.wrong_since.entry(place).or_insert_with(Instant::now);
+            since.elapsed() >= LASTS
+        };
+        wrong.into_iter().filter(|(place, _)| lasts(*place)).map(|(_, text)| text).collect()
+    }
+
     /// Records below a committed offset that have no outcome or an open effect.
-    fn unfinished(&mut self, committed: &BTreeMap<i32, i64>, tables: &Tables) -> Vec<String> {
+    fn unfinished(
+        &mut self,
+        committed: &BTreeMap<i32, i64>,
+        tables: &Tables,
+    ) -> Vec<(Place, String)> {
+        let forgetful = self.is_forgetful();
         let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let copies = ledger.copies();
         let mut wrong = Vec::new();
         for sent in ledger.sent.iter().filter(|sent| sent.topic == self.topic) {
             let place = (sent.partition, sent.offset);
+            let at = (sent.partition, Some(sent.offset));
             if committed.get(&sent.partition).is_none_or(|committed| *committed <= sent.offset) {
                 continue;
             }
             if matches!(sent.fate, Fate::Parked(_)) && !tables.parked.contains(&place) {
-                wrong.push(format!("I4: {place:?} is committed and not parked"));
+                wrong.push((at, format!("I4: {place:?} is committed and not parked")));
             }
             if !is_remembered(sent.fate) {
                 continue;
@@ -152,11 +203,17 @@ impl Watch {
             let of_id = sent.id.as_deref().and_then(|id| copies.get(id)).into_iter().flatten();
             let mut places = of_id.map(|copy| (copy.partition, copy.offset));
             let Some(first) = places.find(|place| tables.remembered.contains(place)) else {
-                wrong.push(format!("I4: {place:?} ({:?}) is committed and not durable", sent.id));
+                let text = format!("I4: {place:?} ({:?}) is committed and not durable", sent.id);
+                wrong.push((at, text));
                 continue;
             };
-            if self.gone.insert(place) && tables.open.contains(&first) {
-                wrong.push(format!("I4: {place:?} ({:?}) is committed, its effect open", sent.id));
+            let open = tables.open.contains(&first);
+            if open && !self.gone.contains(&place) {
+                let text = format!("I4: {place:?} ({:?}) is committed, its effect open", sent.id);
+                wrong.push((at, text));
+            }
+            if !open || !forgetful {
+                self.gone.insert(place);
             }
         }
         wrong
@@ -171,6 +228,12 @@ impl Watch {
         };
         // One snapshot for all of it.
         wire.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.ok()?;
+        let failover = wire
+            .run("SELECT coalesce(max(number), 0) FROM oncely.failover HAVING oncely.is_here()")
+            .await
+            .ok()?;
+        // A server that nobody has found yet is nobody's.
+        let failover = number(failover.first()?, 0);
         let positions = wire
             .run(&format!(
                 "SELECT partition, max(position) FROM oncely.progress
@@ -204,6 +267,7 @@ impl Watch {
         let pairs =
             |rows: &[Row]| rows.iter().map(|row| (number(row, 0), number(row, 1))).collect();
         let tables = Tables {
+            failover,
             positions: positions.iter().map(|row| (number(row, 0), number(row, 1))).collect(),
             remembered: pairs(&remembered),
             parked: pairs(&parked),
