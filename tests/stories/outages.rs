@@ -7,7 +7,7 @@ use oncely_rig::proxy::Mode;
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{charge, hook, note, receipt};
 use oncely_tests::world::{BOUND, Worker};
-use oncely_tests::{Event, Wiring, World};
+use oncely_tests::{Event, Record, Wiring, World};
 
 /// Room for the tables of a story, and little more.
 const DISK: u64 = 48 << 20;
@@ -220,5 +220,52 @@ async fn e6_a_batch_that_loses_in_a_deadlock_is_run_again() {
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
     assert_eq!(world.count("SELECT count(*) FROM oncely.parked").await, 0, "no event pays for it");
+    world.check_invariants().await;
+}
+
+/// The most memory that a process had resident, in megabytes.
+fn memory_peak_mb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1_024
+}
+
+/// What is read and cannot be written stays within its bound by bytes, whatever lies in the topic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b39_large_records_of_many_partitions_wait_outside_while_the_database_is_silent() {
+    const PARTITIONS: i32 = 12;
+    const EACH: usize = 18;
+    const PADDING: usize = 900_000;
+    let wiring = Wiring::invoices("large").effects([charge()]);
+    let mut world = World::plan(wiring).partitions(PARTITIONS.unsigned_abs()).start().await;
+    let worker = world.run().await;
+    world.pay_many(1, 12, PARTITIONS).await;
+    world.settled().await;
+    let pid = world.workers[worker].pid();
+    let before = memory_peak_mb(pid);
+    world.database_proxy.set(Mode::StallBoth);
+    for (number, partition) in (13..).zip((0..PARTITIONS).cycle()).take(EACH * 12) {
+        let name = World::invoice(number);
+        let event = Event::paid(&name, 1);
+        let mut json = event.json();
+        json["data"]["padding"] = "x".repeat(PADDING).into();
+        world.owe("charge", &name, Ending::Done);
+        let record = Record::of(json.to_string()).to(partition);
+        world.produce(&record, Some(&event.id), Fate::Applied).await;
+    }
+    // The bound is 32 MiB: it is reached, and what is beyond it is not taken.
+    let read = async || world.workers[worker].metric("oncely_events_consumed_total", "").await;
+    world.until("as much as it may hold", async || read().await >= 12.0 + 36.0).await;
+    for _ in 0..5 {
+        world.looked().await;
+        assert!(read().await <= 12.0 + 50.0, "{} records of 0.9 MB are held", read().await - 12.0);
+    }
+    let peak = memory_peak_mb(pid);
+    assert!(peak < before + 100, "{before} MB before, {peak} MB at most");
+    world.database_proxy.set(Mode::Pass);
+    world.settled().await;
+    let peak = memory_peak_mb(pid);
+    assert!(peak < before + 150, "{before} MB before, {peak} MB while all of it was read");
+    assert_eq!(world.provider.counts().received, 228);
     world.check_invariants().await;
 }
