@@ -373,11 +373,33 @@ CREATE INDEX deferred_history ON oncely.deferred (event);
 CREATE INDEX deferred_age ON oncely.deferred (connector, closed_at) WHERE closed_at IS NOT NULL;
 
 -- How far the versions of an entity were decided, where that is beyond the one that it stands at: by events that
--- were ignored or parked. They are not missing, so nothing waits for them.
+-- were ignored or parked. They are not missing, so nothing waits for them. A row goes when its entity has come as far.
 CREATE TABLE oncely.passed (
-    entity  uuid   NOT NULL PRIMARY KEY,
-    version bigint NOT NULL CHECK (version >= 0)
+    entity   uuid        NOT NULL PRIMARY KEY,
+    version  bigint      NOT NULL CHECK (version >= 0),
+    noted_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 80);
+
+-- Versions of an entity that were decided while one before them was missing, and that left it where it is: they were
+-- ignored, parked, or given up by a person. Once that one has come, nothing waits for them either.
+CREATE TABLE oncely.ahead (
+    entity   uuid        NOT NULL,
+    version  bigint      NOT NULL CHECK (version >= 0),
+    noted_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (entity, version)
+);
+CREATE INDEX ahead_new ON oncely.ahead (noted_at);
+
+-- The version up to which an entity's events were decided.
+CREATE FUNCTION oncely.reached(entity uuid) RETURNS bigint LANGUAGE sql STABLE AS $$
+    WITH RECURSIVE step (version) AS (
+        SELECT greatest((SELECT e.version FROM oncely.entity AS e WHERE e.key = $1),
+                        (SELECT p.version FROM oncely.passed AS p WHERE p.entity = $1))
+        UNION ALL
+        SELECT a.version FROM step JOIN oncely.ahead AS a ON a.entity = $1 AND a.version = step.version + 1
+    )
+    SELECT max(version) FROM step
+$$;
 
 -- Records that are to be published: those of `publish` effects, whose key is the message id, and dead
 -- letters for their topic. What is sent is rendered from the effect's request or from the parked row. Rows

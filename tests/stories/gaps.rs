@@ -6,23 +6,23 @@ use oncely_tests::wiring::{hook, usage};
 use oncely_tests::{Event, Wiring, World};
 
 /// Events that wait.
-const WAITING: &str = "SELECT count(*) FROM oncely.deferred WHERE closed_at IS NULL";
+pub(super) const WAITING: &str = "SELECT count(*) FROM oncely.deferred WHERE closed_at IS NULL";
 /// Records that are parked.
-const PARKED: &str = "SELECT count(*) FROM oncely.parked WHERE closed_at IS NULL";
+pub(super) const PARKED: &str = "SELECT count(*) FROM oncely.parked WHERE closed_at IS NULL";
 
-fn wiring(name: &str, on_gap: &'static str) -> Wiring {
+pub(super) fn wiring(name: &str, on_gap: &'static str) -> Wiring {
     let mut wiring = Wiring::invoices(name).effects([hook(), usage()]);
     wiring.on_gap = on_gap;
     wiring
 }
 
 /// The three steps of an invoice's life.
-fn life(name: &str) -> [Event; 3] {
+pub(super) fn life(name: &str) -> [Event; 3] {
     [Event::past_due(name, 1), Event::paid(name, 2), Event::new("invoice.voided", name, 3)]
 }
 
 /// Writes an event, and books what it owes.
-async fn send(world: &World, event: &Event, partition: i32, fate: Fate) {
+pub(super) async fn send(world: &World, event: &Event, partition: i32, fate: Fate) {
     if fate == Fate::Applied {
         world.owe("hook", &event.id, Ending::Done);
     }

@@ -27,6 +27,7 @@ mod gaps;
 mod leases;
 mod logged;
 mod main_job;
+mod missing;
 mod models;
 mod network;
 mod ordering;

@@ -152,6 +152,8 @@ enum Turn {
     Late,
     /// A person gives up what holds the entity.
     Close,
+    /// And what was parked for a version.
+    GiveUp,
 }
 
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
@@ -159,6 +161,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
         6 => any::<usize>().prop_map(Turn::Come),
         1 => Just(Turn::Late),
         1 => Just(Turn::Close),
+        1 => Just(Turn::GiveUp),
     ];
     prop::collection::vec(turn, 1..40)
 }
@@ -198,6 +201,10 @@ proptest! {
                     database.run(&connector, &[], true, true);
                 }
                 Turn::Close => close(&mut database),
+                Turn::GiveUp => {
+                    database.discard_missing();
+                    database.run(&connector, &[], false, true);
+                }
             }
         }
         while !database.holds.is_empty() {
@@ -255,6 +262,89 @@ fn a_version_that_was_parked_is_not_missing() {
     assert_eq!(database.run(&connector, &[paid(1)], false, true), [Ending::Applied]);
     assert_eq!(database.run(&connector, &[refused], false, true), [Ending::Quarantined]);
     assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Applied]);
+}
+
+#[test]
+fn a_version_that_a_person_gave_up_is_not_missing() {
+    let connector = connector(waiting(AfterWait::Quarantine, None), OnParked::Apply);
+    for late in [false, true] {
+        let mut database = Database::default();
+        database.run(&connector, &[paid(1)], false, true);
+        assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Deferred]);
+        database.run(&connector, &[], true, true);
+        assert_eq!(database.missing.len(), 1);
+        // While a person may still have it run, it is missing.
+        if late {
+            database.run(&connector, &[paid(2)], false, true);
+        }
+        assert_eq!(database.run(&connector, &[paid(4)], false, true), [Ending::Deferred]);
+        database.discard_missing();
+        if late {
+            database.run(&connector, &[], false, true);
+        } else {
+            assert_eq!(database.run(&connector, &[paid(2)], false, true), [Ending::Applied]);
+        }
+        assert_eq!((database.version(), database.deferred.len()), (Some(4), 0));
+        assert_eq!(database.run(&connector, &[paid(5)], false, true), [Ending::Applied]);
+        assert_eq!((database.passed.len(), database.ahead.len()), (0, 0), "nothing is left of it");
+    }
+}
+
+#[test]
+fn what_was_ignored_or_parked_ahead_of_a_missing_version_is_not_missing() {
+    let connector = connector(waiting(AfterWait::Apply, None), OnParked::Apply);
+    let mut database = Database::default();
+    database.run(&connector, &[paid(1)], false, true);
+    let refused = orders::value("refused", 3);
+    assert_eq!(database.run(&connector, &[refused], false, true), [Ending::Deferred]);
+    // Its time is over and it is parked for what it is; the fourth waits for the second alone.
+    database.run(&connector, &[], true, true);
+    assert_eq!(database.run(&connector, &[paid(4)], false, true), [Ending::Deferred]);
+    assert_eq!(database.run(&connector, &[paid(2)], false, true), [Ending::Applied]);
+    assert_eq!((database.version(), database.deferred.len()), (Some(4), 0));
+}
+
+#[test]
+fn d15_a_parked_record_that_its_entity_has_gone_by_holds_nothing() {
+    let connector = connector(OnGap::Apply, OnParked::Wait);
+    let mut database = Database::default();
+    database.run(&connector, &[paid(1), paid(2)], false, true);
+    // Another content under the first one's id, in the second one's place.
+    let conflict = Value::object([
+        ("order", Value::text("o1")),
+        ("type", Value::text("voided")),
+        ("version", Value::Int(2)),
+    ]);
+    assert_eq!(database.run(&connector, &[conflict], false, true), [Ending::Quarantined]);
+    assert_eq!(database.run(&connector, &[paid(3)], false, true), [Ending::Applied]);
+    // One that stood above holds no more once its entity has come as far; the next one holds still.
+    let refused = |version| orders::value("refused", version);
+    database.run(&connector, &[refused(5)], false, true);
+    assert_eq!(database.run(&connector, &[paid(6)], false, true), [Ending::Deferred]);
+    let entity = database.holds[0].0;
+    database.holds.push((entity, 7));
+    assert_eq!(database.run(&connector, &[paid(8)], false, true), [Ending::Deferred]);
+    database.known.inbox.retain(|_, row| row.ending != Ending::Quarantined);
+    assert_eq!(database.run(&connector, &[paid(5)], false, true), [Ending::Applied]);
+    assert_eq!((database.version(), database.deferred.len()), (Some(6), 1));
+}
+
+#[test]
+fn a_file_that_lets_nothing_wait_any_more_lets_go_first_what_waits() {
+    let before = connector(waiting(AfterWait::Apply, Some(1)), OnParked::Apply);
+    let after = connector(OnGap::Apply, OnParked::Apply);
+    for max in [0, 1, usize::MAX] {
+        let mut database = Database::default();
+        database.run(&before, &[paid(3), paid(5)], false, true);
+        assert_eq!(database.deferred.len(), 2);
+        database.releases = Releases { max, refused: false };
+        database.run(&after, &[paid(6)], false, true);
+        database.releases = Releases::default();
+        database.run(&after, &[], false, true);
+        let stale = database.endings.values().filter(|ending| **ending == Ending::Stale).count();
+        let got = (database.version(), database.owed.len(), database.deferred.len(), stale);
+        assert_eq!(got, (Some(6), 3, 0, 0), "{max}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::answer::{Answer, counted, table, time};
 use super::context::{ChangeArgs, Context};
 use super::effects::id;
 use super::exit::CliError;
-use crate::store::admin::deferred::{self, DeferredRow, Filter, Which};
+use crate::store::admin::deferred::{self, DeferredRow, Filter, Held, Meant, Which};
 use crate::store::{Connection, StoreError};
 
 /// See events that wait for a missing version, or behind a parked record, and let them go.
@@ -28,8 +28,9 @@ Examples:
         override_usage = "oncely deferred release [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
         after_help = "\
 What follows is what the connector's `on_gap` says of one whose time has come: it applies over
-the gap, or is quarantined; those behind it without another gap go with it. What stands behind a
-parked record is let go by `oncely quarantine release` or `discard`.
+the gap, or is quarantined; those behind it without another gap go with it, and those that wait
+before it on its entity go first, in the same way. What stands behind a parked record is let go
+by `oncely quarantine release` or `discard`.
 
 Examples:
   oncely deferred release 4 --reason 'version 6 was never written'
@@ -69,9 +70,9 @@ impl Release {
             context.confirm(&format!("Let {what} go now?"))?;
         }
         let mut tx = connection.begin().await.map_err(StoreError::from)?;
-        let released = deferred::release(&mut tx, &which, &change).await?;
+        let meant = deferred::release(&mut tx, &which, &change).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        if released == 0 {
+        if meant.asked == 0 {
             let filter = Filter {
                 connector: which.connector.clone(),
                 business_id: which.business_id.clone(),
@@ -82,14 +83,48 @@ impl Release {
             let rows = deferred::list(&mut connection, &filter).await?;
             return Err(CliError::Failed(why_none(&rows, &which.numbers)));
         }
-        let count = counted(released, "deferred event");
-        let text = if change.dry_run {
-            format!("would let {count} go; nothing was changed\n")
-        } else {
-            format!("{count} let go within a second, see `oncely explain`\n")
-        };
-        Ok(Answer::new(text, json!({ "released": released, "dry_run": change.dry_run })))
+        Ok(answer(&meant, change.dry_run))
     }
+}
+
+/// What goes, what goes before it, and what does not.
+fn answer(meant: &Meant, dry_run: bool) -> Answer {
+    let released = meant.asked.saturating_add(meant.before.len());
+    let count = counted(released, "deferred event");
+    let mut text = if dry_run {
+        format!("would let {count} go; nothing was changed\n")
+    } else {
+        format!("{count} let go within a second, see `oncely explain`\n")
+    };
+    if !meant.before.is_empty() {
+        let numbers: Vec<String> = meant.before.iter().map(ToString::to_string).collect();
+        text +=
+            &format!("not asked for, but before them on their entities: {}\n", numbers.join(", "));
+    }
+    for Held { number, behind, kind } in &meant.held {
+        text += &format!(
+            "{number} waits on {}\n",
+            ended_by(&format!("parked record #{behind}"), *behind, kind)
+        );
+    }
+    let held = |held: &Held| json!({ "number": held.number, "behind": held.behind });
+    let json = json!({
+        "released": released,
+        "before": meant.before,
+        "held": meant.held.iter().map(held).collect::<Vec<Value>>(),
+        "dry_run": dry_run,
+    });
+    Answer::new(text, json)
+}
+
+/// How the wait behind a parked record ends.
+fn ended_by(what: &str, number: i64, kind: &str) -> String {
+    let (place, word) =
+        if kind == "quarantine" { ("quarantine", "release") } else { ("dlq", "redrive") };
+    format!(
+        "behind {what}: `oncely {place} {word} {number} --reason …` or `oncely {place} discard \
+         {number} --reason …` lets it go"
+    )
 }
 
 /// Rows that are looked through for why nothing was let go.
@@ -103,13 +138,10 @@ fn why_none(rows: &[DeferredRow], numbers: &[i64]) -> String {
         let (id, what) = (row.id, waits_for(row));
         return match row.behind {
             Some(number) => {
-                let (place, word) = match row.behind_kind.as_deref() {
-                    Some("quarantine") => ("quarantine", "release"),
-                    _ => ("dlq", "redrive"),
-                };
+                let kind = row.behind_kind.as_deref().unwrap_or_default();
                 format!(
-                    "deferred event {id} waits for no version but behind {what}: `oncely {place} {word} {number} \
-                     --reason …` or `oncely {place} discard {number} --reason …` lets it go"
+                    "deferred event {id} waits for no version but {}",
+                    ended_by(&what, number, kind)
                 )
             }
             None => format!("deferred event {id} waited behind {what} and goes by itself now"),
@@ -260,6 +292,18 @@ mod tests {
             waits_for(&DeferredRow { reached: None, ..row() }),
             "its entity's first version"
         );
+    }
+
+    #[test]
+    fn what_goes_with_it_and_what_waits_on_is_told() {
+        let held = Held { number: 9, behind: 17, kind: "dead_letter".to_owned() };
+        let meant = Meant { asked: 1, before: vec![4, 6], held: vec![held] };
+        insta::assert_snapshot!(answer(&meant, false).text, @r"
+        3 deferred events let go within a second, see `oncely explain`
+        not asked for, but before them on their entities: 4, 6
+        9 waits on behind parked record #17: `oncely dlq redrive 17 --reason …` or `oncely dlq discard 17 --reason …` lets it go
+        ");
+        assert_eq!(answer(&meant, true).json["released"], 3);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Whoever changes rows here has the entities locked, or names what it saw: a row that is gone is a lost race.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use oncely_core::decide::{DeferredNew, DeferredRow, Ending, InboxRow, Place, Plan, Waits};
@@ -46,7 +46,8 @@ pub async fn standing(
     for row in rows.fetch_all(tx).await? {
         let waits = standing.waits.entry(key(row.entity)).or_default();
         waits.passed = row.passed;
-        waits.parked = row.held;
+        waits.ahead = row.ahead.into_iter().flatten().collect();
+        waits.parked = row.held.into_iter().flatten().collect();
         let (Some(number), Some(event), Some(version)) = (row.id, row.event, row.version) else {
             continue;
         };
@@ -217,6 +218,27 @@ pub async fn raise_passed(tx: &mut PgConnection, passed: &[(Key, i64)]) -> Resul
     Ok(())
 }
 
+/// Notes versions that were decided while one before them was missing.
+pub async fn note_ahead(tx: &mut PgConnection, ahead: &[(Key, i64)]) -> Result<()> {
+    let entity: Vec<Uuid> = ahead.iter().map(|(entity, _)| uuid(*entity)).collect();
+    let version: Vec<_> = ahead.iter().map(|(_, version)| *version).collect();
+    query_file!("src/store/sql/ahead_insert.sql", &entity, &version).execute(tx).await?;
+    Ok(())
+}
+
+/// Notes that nobody misses the versions of these parked rows any more, which were parked for want of another or of
+/// room, and are closed.
+pub async fn give_up(tx: &mut PgConnection, parked: &[i64]) -> Result<()> {
+    query_file!("src/store/sql/ahead_of_parked.sql", parked).execute(tx).await?;
+    Ok(())
+}
+
+/// Removes what was noted beyond these entities, as far as they have come; after they were written.
+pub async fn overtaken(tx: &mut PgConnection, entities: &BTreeSet<Key>) -> Result<()> {
+    query_file!("src/store/sql/passed_overtaken.sql", &uuids(entities)).execute(tx).await?;
+    Ok(())
+}
+
 /// Which deferred events are looked at, whether what they wait for has come unseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -238,12 +260,20 @@ pub async fn timed(
     Ok((row.now, row.any))
 }
 
-/// Entities of a connector of which a deferred event may go. `holding`: parked records hold later events back.
-/// Nobody's time has come after `read_until`.
+/// What a connector's events may wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct MayWait {
+    /// For the versions before them.
+    pub for_versions: bool,
+    /// For a person's word about a parked one.
+    pub for_parked: bool,
+}
+
+/// Entities of a connector of which a deferred event may go. Nobody's time has come after `read_until`.
 pub async fn due(
     connection: &mut PgConnection,
     connector: i32,
-    holding: bool,
+    may_wait: MayWait,
     (look, read_until): (Look, Option<DateTime<Utc>>),
     limit: i64,
 ) -> Result<Vec<Key>> {
@@ -251,10 +281,11 @@ pub async fn due(
     let rows = query_file_scalar!(
         "src/store/sql/deferred_due.sql",
         connector,
-        holding,
+        may_wait.for_parked,
         limit,
         all,
-        read_until
+        read_until,
+        may_wait.for_versions
     );
     let mut due: Vec<Key> = rows.fetch_all(connection).await?.into_iter().map(key).collect();
     due.sort_unstable();
@@ -265,6 +296,17 @@ pub async fn due(
 pub async fn adopt(connection: &mut PgConnection, connector: i32) -> Result<u64> {
     let adopted = query_file!("src/store/sql/deferred_adopt.sql", connector);
     Ok(adopted.execute(connection).await?.rows_affected())
+}
+
+/// Whether events of a connector wait, or may still be made to by a worker that came before this one: its file may be
+/// another.
+pub async fn may_be_left(
+    connection: &mut PgConnection,
+    connector: i32,
+    worker: Uuid,
+) -> Result<bool> {
+    let query = query_file_scalar!("src/store/sql/deferred_left.sql", connector, worker);
+    Ok(query.fetch_one(connection).await?)
 }
 
 /// How many events of a connector wait, counted as far as `limit`.

@@ -4,6 +4,8 @@
 //! the connector file as it is now; one that has another identity by it is parked when its turn comes. Decides
 //! nothing: the core says who goes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use oncely_core::connector::{AfterWait, OnGap};
 use oncely_core::decide::{self, Ending, Input, Known, Plan, Released, Releases};
@@ -157,6 +159,36 @@ fn item(shared: &Shared, waiting: DeferredRecord, generation: u64) -> (Item, boo
     };
     let doubt = Doubt::of(waiting.suspect, generation);
     (Item { record, place: waiting.place, what, doubt, _permit: Permit::none() }, !same)
+}
+
+/// Whether events may wait of a connector whose file lets none: it may have been another one before. What waits goes
+/// before anything that comes later.
+#[derive(Debug)]
+pub(super) struct Left(AtomicBool);
+
+impl Default for Left {
+    /// Nobody has looked yet.
+    fn default() -> Self {
+        Self(AtomicBool::new(true))
+    }
+}
+
+impl Left {
+    pub(super) fn may_be(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn seen(&self, may_be: bool) {
+        self.0.store(may_be, Ordering::Relaxed);
+    }
+}
+
+/// Whether any event of the connector waits.
+pub(super) async fn is_any_left(
+    tx: &mut PgConnection,
+    shared: &Shared,
+) -> Result<bool, StoreError> {
+    Ok(deferred::count(tx, shared.connector_id, 1).await? > 0)
 }
 
 /// How many more events of the connector may wait.

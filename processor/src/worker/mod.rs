@@ -82,6 +82,7 @@ use uuid::Uuid;
 use self::backlog::Backlog;
 use self::caught_up::ReadUntil;
 use self::claims::Held;
+use self::deferred::Left;
 pub use self::headers::{decode as read_headers, encode as write_headers};
 use self::keeper::Positions;
 use self::lane::Lane;
@@ -113,6 +114,7 @@ struct Shared {
     read_until: ReadUntil,
     /// New events may be done, since a failover may have lost it.
     in_doubt: AtomicBool,
+    left: Left,
     /// Wakes the comparison of claims: one may have been lost sight of.
     adopt: Notify,
     /// Something may have come into the outbox.

@@ -5,6 +5,7 @@ use oncely_core::decide::{Input, Place, Plan};
 use oncely_core::key::Key;
 
 use super::Shared;
+use super::caught_up::matters;
 use super::item::{Item, What};
 use super::parked::REFUSED_BY_DATABASE;
 use crate::store::batch::{self, ParkedRecord, PayloadRecord};
@@ -155,6 +156,15 @@ async fn write_deferred(
     if !passed.is_empty() {
         deferred::raise_passed(tx, &passed).await?;
     }
+    let refused = kept.items.iter().filter(|_| kept.parked.is_some());
+    let refused = refused.filter_map(|item| about(item).filter(|_| matters(&shared.connector)));
+    let ahead: Vec<(Key, i64)> = plan.ahead.iter().copied().chain(refused).collect();
+    if !ahead.is_empty() {
+        deferred::note_ahead(tx, &ahead).await?;
+    }
+    if !plan.overtaken.is_empty() {
+        deferred::overtaken(tx, &plan.overtaken).await?;
+    }
     Ok(())
 }
 
@@ -162,6 +172,11 @@ async fn write_deferred(
 fn held_by(shared: &Shared, item: &Item) -> Option<(Key, i64)> {
     let rules = shared.connector.state.as_ref();
     rules.filter(|rules| rules.on_parked == OnParked::Wait)?;
+    about(item)
+}
+
+/// The entity of an event, and its version.
+fn about(item: &Item) -> Option<(Key, i64)> {
     let What::Event { event, .. } = &item.what else { return None };
     event.entity.as_ref().map(|about| (about.key, about.version))
 }

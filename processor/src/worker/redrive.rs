@@ -25,7 +25,7 @@ use super::writer::Writer;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::kafka::{AssignmentId, Header, Permit, Record};
-use crate::store::deferred::{self, Look};
+use crate::store::deferred::{self, Look, MayWait};
 use crate::store::error::NextStep;
 use crate::store::parked::{self, Decided, Wanted};
 use crate::store::{PgConnection, Session, StoreError};
@@ -91,13 +91,16 @@ impl Redriver {
     async fn release(&mut self) -> Result<(), Stopped> {
         let shared = Arc::clone(&self.writer.shared);
         let rules = shared.connector.state.as_ref();
-        let holding = rules.is_some_and(|rules| rules.on_parked == OnParked::Wait);
+        let may_wait = MayWait {
+            for_versions: super::caught_up::matters(&shared.connector),
+            for_parked: rules.is_some_and(|rules| rules.on_parked == OnParked::Wait),
+        };
         let id = shared.connector_id;
         let is_time = self.looked_last.is_none_or(|last| clock::since(last) >= LOOK_EVERY);
         let look = if is_time { Look::All } else { Look::Young };
         let due = self.session.patience().bounded(async {
             let when = (look, shared.read_until.get());
-            deferred::due(self.session.connection().await?, id, holding, when, SLICE).await
+            deferred::due(self.session.connection().await?, id, may_wait, when, SLICE).await
         });
         let due = match due.await {
             Ok(due) => due,
@@ -145,8 +148,12 @@ impl Redriver {
             }
         }
         if !ignored.is_empty() {
+            let numbers: Vec<i64> = ignored.iter().map(|one| one.number).collect();
             let decided = self.session.patience().bounded(async {
-                parked::decided(self.session.connection().await?, &ignored).await
+                let mut tx = self.session.begin().await?;
+                parked::decided(&mut tx, &ignored).await?;
+                deferred::give_up(&mut tx, &numbers).await?;
+                Ok::<_, StoreError>(tx.commit().await?)
             });
             if let Err(error) = decided.await {
                 self.failed(&error).await?;

@@ -117,6 +117,7 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
         backlog: Backlog::new(parts.connector.failure.open_effects_max),
         read_until: caught_up::ReadUntil::default(),
         in_doubt: AtomicBool::new(false),
+        left: super::deferred::Left::default(),
         adopt: Notify::new(),
         outbox: Notify::new(),
         redrive: Notify::new(),

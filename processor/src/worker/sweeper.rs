@@ -255,6 +255,10 @@ impl Sweeper {
         if parked::is_any_wanted(self.session.connection().await?, id).await? {
             self.shared.redrive.notify_one();
         }
+        if self.shared.connector.state.is_some() && !self.shared.connector.defers() {
+            let (connection, worker) = (self.session.connection().await?, self.lease.worker());
+            self.shared.left.seen(deferred::may_be_left(connection, id, worker).await?);
+        }
         let (group, cluster_id) = (&self.shared.connector.source.group, &self.shared.cluster_id);
         let connection = self.session.connection().await?;
         let epochs = progress::epochs(connection, group, cluster_id).await?;

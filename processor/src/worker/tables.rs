@@ -71,7 +71,8 @@ pub(super) async fn gather<'a>(
         parked_events = redriving.events(of.items);
     }
     let entities = entities(of.inputs, &of.releasing.due);
-    let defers = rules.defers() || !of.releasing.due.is_empty();
+    let may_be_left = rules.state.is_some() && !rules.defers() && shared.left.may_be();
+    let mut defers = rules.defers() || !of.releasing.due.is_empty() || may_be_left;
     let calls = rules.effects.iter().any(EffectRule::is_tracked);
     let order = (calls, calls || defers);
     let mut known = load(tx, &entities, asked, &parked_events, order).await?;
@@ -82,6 +83,10 @@ pub(super) async fn gather<'a>(
     }
     let events = aged(tx, rules, of.inputs).await?;
     let mut waiting = Vec::new();
+    if may_be_left && of.releasing.due.is_empty() {
+        // With the entities locked: whoever waits by another file is here, or comes after this.
+        defers = deferred::is_any_left(tx, shared).await?;
+    }
     if defers {
         known.releases = of.releasing.releases;
         let order = (&*entities, &*deciding);

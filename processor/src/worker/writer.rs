@@ -115,7 +115,9 @@ impl Writer {
                     parts.push((second, Part::Whole));
                     parts.push((items, Part::Whole));
                 }
-                None if how == Part::Whole && self.shared.connector.defers() => {
+                None if how == Part::Whole
+                    && (self.shared.connector.defers() || self.shared.left.may_be()) =>
+                {
                     parts.push((items, Part::Alone));
                 }
                 None if parked.is_none() => {

@@ -139,12 +139,15 @@ impl Fold<'_> {
     }
 
     fn waits_for(&self, event: &Event) -> Option<WaitCause> {
-        let rules = self.connector.state.as_ref().filter(|rules| rules.defers())?;
+        let rules = self.connector.state.as_ref()?;
+        if !rules.defers() && self.known.waits.is_empty() {
+            return None;
+        }
         let about = event.entity.as_ref()?;
         match standing(rules, &self.known, (about.key, about.version)) {
-            Standing::Free => waiting_before(&self.known, about.key, about.version)
-                .filter(|_| rules.on_parked == OnParked::Wait)
-                .map(|_| WaitCause::Parked),
+            Standing::Free => {
+                waiting_before(&self.known, about.key, about.version).map(|_| WaitCause::Parked)
+            }
             Standing::Gap if self.known.insisted.contains(&event.key) => None,
             Standing::Gap => Some(WaitCause::Gap),
             Standing::Behind(_) => Some(WaitCause::Parked),
@@ -282,10 +285,15 @@ impl Fold<'_> {
         let Some(rules) = self.connector.state.as_ref().filter(minds) else { return };
         let Some(about) = &event.entity else { return };
         let reached = reach(&self.known, about.key);
-        let is_beyond = reached.is_none_or(|reached| about.version > reached);
-        if is_beyond && follows(rules, reached, about.version) {
-            self.known.waits.entry(about.key).or_default().passed = Some(about.version);
+        if reached.is_some_and(|reached| about.version <= reached) {
+            return;
+        }
+        let waits = self.known.waits.entry(about.key).or_default();
+        if follows(rules, reached, about.version) {
+            waits.passed = Some(about.version);
             self.plan.passed.insert(about.key, about.version);
+        } else if waits.ahead.insert(about.version) {
+            self.plan.ahead.insert((about.key, about.version));
         }
     }
 
@@ -294,8 +302,12 @@ impl Fold<'_> {
         let rules = self.connector.state.as_ref();
         rules.filter(|rules| rules.on_parked == OnParked::Wait)?;
         let about = event.entity.as_ref()?;
-        let waits = self.known.waits.entry(about.key).or_default();
-        waits.parked = Some(waits.parked.map_or(about.version, |known| known.min(about.version)));
+        let stored = self.known.entities.get(&about.key).map(|row| row.version);
+        if stored.is_some_and(|stored| stored >= about.version) {
+            // The entity has gone by already: what comes later has no reason to wait for this one.
+            return None;
+        }
+        self.known.waits.entry(about.key).or_default().parked.insert(about.version);
         Some((about.key, about.version))
     }
 
@@ -306,6 +318,18 @@ impl Fold<'_> {
                 (self.known.inbox.get(event), self.plan.decisions.get_mut(*index))
             {
                 decision.effects.clone_from(&row.effects);
+            }
+        }
+        for (entity, waits) in &self.known.waits {
+            let Some(reached) = reach(&self.known, *entity) else { continue };
+            self.plan.ahead.retain(|(of, version)| of != entity || *version > reached);
+            let stored = self.known.entities.get(entity).map(|row| row.version);
+            if stored.max(waits.passed) < Some(reached) {
+                self.plan.passed.insert(*entity, reached);
+            }
+            let is_behind = waits.passed.is_some_and(|passed| stored >= Some(passed));
+            if is_behind || waits.ahead.first().is_some_and(|first| *first <= reached) {
+                self.plan.overtaken.insert(*entity);
             }
         }
         self.plan
@@ -419,7 +443,10 @@ impl Fold<'_> {
         detail: String,
         known_fingerprint: Option<Fingerprint>,
     ) -> Decision {
-        self.pass(input.event);
+        // Whoever may still be run in its turn is missing until a person gives it up.
+        if !matches!(reason, ParkReason::VersionGap | ParkReason::DeferredFull) {
+            self.pass(input.event);
+        }
         let holds = self.hold(input.event);
         self.plan.parked.push(ParkedNew {
             input: index,

@@ -47,8 +47,11 @@ pub struct Waits {
     /// The version up to which its events were decided, where that is beyond the entity's own: by events that
     /// were ignored or parked.
     pub passed: Option<i64>,
-    /// The lowest version of a parked event of it that later ones wait for.
-    pub parked: Option<i64>,
+    /// Versions that were decided while one before them was missing, and that left it where it is: they are
+    /// ignored, parked, or given up by a person.
+    pub ahead: BTreeSet<i64>,
+    /// Versions of parked events of it that later ones wait for, the lowest of them at least.
+    pub parked: BTreeSet<i64>,
     /// Events that wait, lowest version first.
     pub deferred: Vec<DeferredRow>,
 }

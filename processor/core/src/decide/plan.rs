@@ -1,6 +1,6 @@
 //! A plan: all that is to be written for a batch, as plain values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::known::{EntityRow, Place};
@@ -152,6 +152,10 @@ pub struct Plan {
     pub released: Vec<Released>,
     /// Entities whose versions were decided further than they themselves have come.
     pub passed: BTreeMap<Key, i64>,
+    /// Versions that were decided while one before them was missing, and left their entity where it is.
+    pub ahead: BTreeSet<(Key, i64)>,
+    /// Entities of which some of that is on record and needed no more: they have come as far.
+    pub overtaken: BTreeSet<Key>,
     /// Deferred rows that waited for a person, and wait for a version from now on.
     pub timed: Vec<i64>,
     /// Events of this batch that came while an earlier version was missing.

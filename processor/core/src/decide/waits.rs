@@ -5,6 +5,7 @@
 //! Invariant: an event that comes after what its entity has reached without a gap never waits for a version.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use super::Input;
 use super::known::Known;
@@ -21,11 +22,16 @@ pub(super) enum Standing {
     Behind(i64),
 }
 
-/// The version up to which an entity's events were decided.
+/// The version up to which an entity's events were decided: what was decided ahead of a missing one counts as soon
+/// as that has come.
 pub(super) fn reach(known: &Known, entity: Key) -> Option<i64> {
     let stored = known.entities.get(&entity).map(|row| row.version);
-    let passed = known.waits.get(&entity).and_then(|waits| waits.passed);
-    stored.max(passed)
+    let Some(waits) = known.waits.get(&entity) else { return stored };
+    let reached = stored.max(waits.passed)?;
+    let after = (Bound::Excluded(reached), Bound::Unbounded);
+    let steps = waits.ahead.range(after).zip(1_i64..);
+    let steps = steps.take_while(|(ahead, step)| reached.checked_add(*step) == Some(**ahead));
+    Some(steps.last().map_or(reached, |(ahead, _)| *ahead))
 }
 
 pub(super) fn standing(
@@ -38,7 +44,9 @@ pub(super) fn standing(
         // Stale, or in conflict: nothing that comes makes it another thing.
         return Standing::Free;
     }
-    let parked = known.waits.get(&entity).and_then(|waits| waits.parked);
+    // One at or below the entity's version holds nothing back: the entity has gone by.
+    let holds = known.waits.get(&entity).map(|waits| waits.parked.iter().copied());
+    let parked = holds.and_then(|mut holds| holds.find(|parked| Some(*parked) > stored));
     if let Some(parked) = parked.filter(|_| rules.on_parked == OnParked::Wait)
         && parked < version
     {
@@ -89,9 +97,13 @@ pub fn releasable(connector: &Connector, known: &Known, inputs: &[Input<'_>]) ->
                 None => true,
                 Some(rules) => match standing(rules, known, (*entity, row.version)) {
                     Standing::Free => true,
-                    Standing::Behind(_) => false,
+                    // Whatever takes the parked one's version ends its hold.
+                    Standing::Behind(parked) => steps.contains(&parked),
                     Standing::Gap => {
-                        let before = row.version.saturating_sub(1);
+                        let mut before = row.version.saturating_sub(1);
+                        while waits.ahead.contains(&before) {
+                            before = before.saturating_sub(1);
+                        }
                         row.overdue
                             || [before, row.version].iter().any(|version| steps.contains(version))
                     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oncely_core::connector::{AfterWait, Connector, GapWait, OnGap, OnParked, Transition};
 use oncely_core::decide::{
-    DeferredRow, Ending, InboxRow, Input, Known, Place, Plan, Releases, Waits, decide_with,
-    releasable,
+    DeferredRow, Ending, InboxRow, Input, Known, ParkReason, ParkedNew, Place, Plan, Releases,
+    Waits, decide_with, releasable,
 };
 use oncely_core::event::{Event, identify};
 use oncely_core::expr::{Expr, Scope};
@@ -57,6 +57,9 @@ pub(crate) struct Database {
     /// Version of parked events, by entity.
     pub(crate) holds: Vec<(Key, i64)>,
     pub(crate) passed: BTreeMap<Key, i64>,
+    pub(crate) ahead: BTreeSet<(Key, i64)>,
+    /// Events that were parked for a version or for room, with their entities and versions.
+    pub(crate) missing: Vec<(Key, i64)>,
     /// Keys of effects as they came to be owed, lowest version first in each plan.
     pub(crate) owed: Vec<Key>,
     pub(crate) endings: BTreeMap<Key, Ending>,
@@ -84,11 +87,13 @@ impl Database {
             });
         }
         for (entity, version) in &self.holds {
-            let waits = known.waits.entry(*entity).or_default();
-            waits.parked = Some(waits.parked.map_or(*version, |known| known.min(*version)));
+            known.waits.entry(*entity).or_default().parked.insert(*version);
         }
         for (entity, version) in &self.passed {
             known.waits.entry(*entity).or_default().passed = Some(*version);
+        }
+        for (entity, version) in &self.ahead {
+            known.waits.entry(*entity).or_default().ahead.insert(*version);
         }
         for waits in known.waits.values_mut() {
             waits.deferred.sort_by_key(|row| (row.version, row.number));
@@ -181,10 +186,33 @@ impl Database {
             assert!(!std::mem::replace(&mut row.timed, true), "it had no time");
         }
         self.passed.extend(plan.passed);
+        self.ahead.extend(plan.ahead);
+        for entity in plan.overtaken {
+            let stored = self.known.entities.get(&entity).map(|row| row.version);
+            let reached = stored.max(self.passed.get(&entity).copied());
+            self.passed.retain(|of, version| *of != entity || stored < Some(*version));
+            self.ahead.retain(|(of, version)| *of != entity || reached < Some(*version));
+        }
+        let gone = |parked: &&ParkedNew| {
+            matches!(parked.reason, ParkReason::VersionGap | ParkReason::DeferredFull)
+        };
+        let about = |parked: &ParkedNew| {
+            let about = inputs[parked.input].event.entity.as_ref().unwrap();
+            (about.key, about.version)
+        };
+        self.missing.extend(plan.parked.iter().filter(gone).map(about));
         self.holds.extend(plan.parked.iter().filter_map(|parked| parked.holds));
         let mut effects: Vec<_> = plan.effects.iter().collect();
         effects.sort_by_key(|(_, new)| new.version);
         self.owed.extend(effects.into_iter().map(|(key, _)| *key));
+    }
+
+    /// A person gives up all that was parked for a version or for room.
+    pub(crate) fn discard_missing(&mut self) {
+        for (entity, version) in std::mem::take(&mut self.missing) {
+            self.holds.retain(|held| *held != (entity, version));
+            self.ahead.insert((entity, version));
+        }
     }
 
     pub(crate) fn version(&self) -> Option<i64> {

@@ -58,43 +58,65 @@ pub struct Which {
     pub business_id: Option<String>,
 }
 
-/// Lets events go that wait for a version, as at their time, with an audit row each; gives how many do (or would).
+/// What a person's word comes to.
+#[derive(Clone, Debug, Default)]
+pub struct Meant {
+    /// Events that go: how many of those that were asked for, and the numbers of those that stand before them.
+    pub asked: usize,
+    pub before: Vec<i64>,
+    /// Those that were asked for and wait on behind a parked record.
+    pub held: Vec<Held>,
+}
+
+/// An event that waits behind a parked record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub number: i64,
+    pub behind: i64,
+    /// `quarantine` or `dead_letter`: where that one lies.
+    pub kind: String,
+}
+
+/// Lets events go that wait for a version, as at their time, and with each what stands before it, with an audit row
+/// each; gives which ones do (or would).
 ///
 /// # Errors
 /// As every query; then nothing was changed.
-pub async fn release(tx: &mut PgConnection, which: &Which, change: &Change) -> Result<usize> {
-    if change.dry_run {
-        let all = Filter {
-            connector: which.connector.clone(),
-            business_id: which.business_id.clone(),
-            limit: i64::MAX,
-            ..Filter::default()
-        };
-        let meant = |row: &&DeferredRow| {
-            let is_named = which.numbers.is_empty() || which.numbers.contains(&row.id);
-            is_named && row.due_at.is_some()
-        };
-        return Ok(list(tx, &all).await?.iter().filter(meant).count());
-    }
+pub async fn release(tx: &mut PgConnection, which: &Which, change: &Change) -> Result<Meant> {
     let numbers = (!which.numbers.is_empty()).then_some(&*which.numbers);
     let rows = query_file!(
-        "src/store/sql/admin_deferred_release.sql",
+        "src/store/sql/admin_deferred_meant.sql",
         numbers,
         which.connector,
         which.business_id
     );
-    let rows = rows.fetch_all(&mut *tx).await?;
-    for row in &rows {
-        let detail = serde_json::json!({
-            "number": row.id,
-            "connector": row.connector,
-            "business_id": row.business_id,
-            "version": row.version,
-        });
-        let subject = Some(key(row.event));
-        record(tx, subject, "deferred release", change, &detail.to_string()).await?;
+    let (mut meant, mut going) = (Meant::default(), Vec::new());
+    for row in rows.fetch_all(&mut *tx).await? {
+        if let Some((behind, kind)) = row.behind.zip(row.behind_kind) {
+            meant.held.push(Held { number: row.id, behind, kind });
+            continue;
+        }
+        going.push(row.id);
+        if row.is_asked {
+            meant.asked = meant.asked.saturating_add(1);
+        } else {
+            meant.before.push(row.id);
+        }
+        if !change.dry_run {
+            let detail = serde_json::json!({
+                "number": row.id,
+                "connector": row.connector,
+                "business_id": row.business_id,
+                "version": row.version,
+            });
+            let subject = Some(key(row.event));
+            record(tx, subject, "deferred release", change, &detail.to_string()).await?;
+        }
     }
-    Ok(rows.len())
+    if !change.dry_run {
+        query_file!("src/store/sql/admin_deferred_release.sql", &going).execute(tx).await?;
+    }
+    Ok(meant)
 }
 
 /// Events that pass the filter: those that wait first, in the order in which their time comes.

@@ -12,6 +12,7 @@ use sqlx::{PgConnection, query_file, query_file_scalar};
 use super::audit::{Change, record};
 use super::parked::Place;
 use crate::store::columns::{clean, key, millis, uuids};
+use crate::store::deferred;
 use crate::store::error::Result;
 use crate::store::origin::Origin;
 use crate::store::settle::{LaneLock, lock_lanes, wake};
@@ -111,6 +112,7 @@ pub async fn change(
         let numbers: Vec<i64> = of(true).chain(of(false)).map(|one| one.number).collect();
         let rows = query_file_scalar!("src/store/sql/admin_parked_discard.sql", &numbers);
         done.extend(rows.fetch_all(&mut *tx).await?);
+        deferred::give_up(tx, &numbers).await?;
     } else {
         let records: Vec<i64> = of(false).map(|one| one.number).collect();
         if !records.is_empty() {
