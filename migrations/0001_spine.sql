@@ -373,19 +373,22 @@ CREATE INDEX deferred_history ON oncely.deferred (event);
 CREATE INDEX deferred_age ON oncely.deferred (connector, closed_at) WHERE closed_at IS NOT NULL;
 
 -- How far the versions of an entity were decided, where that is beyond the one that it stands at: by events that
--- were ignored or parked. They are not missing, so nothing waits for them. A row goes when its entity has come as far.
+-- were ignored or parked. They are not missing, so nothing waits for them. A row goes when its entity has come as far, or
+-- with the inbox rows of one that never came to be.
 CREATE TABLE oncely.passed (
-    entity   uuid        NOT NULL PRIMARY KEY,
-    version  bigint      NOT NULL CHECK (version >= 0),
-    noted_at timestamptz NOT NULL DEFAULT now()
+    entity    uuid        NOT NULL PRIMARY KEY,
+    version   bigint      NOT NULL CHECK (version >= 0),
+    noted_at  timestamptz NOT NULL DEFAULT now(),
+    connector integer     NOT NULL
 ) WITH (fillfactor = 80);
 
 -- Versions of an entity that were decided while one before them was missing, and that left it where it is: they were
 -- ignored, parked, or given up by a person. Once that one has come, nothing waits for them either.
 CREATE TABLE oncely.ahead (
-    entity   uuid        NOT NULL,
-    version  bigint      NOT NULL CHECK (version >= 0),
-    noted_at timestamptz NOT NULL DEFAULT now(),
+    entity    uuid        NOT NULL,
+    version   bigint      NOT NULL CHECK (version >= 0),
+    noted_at  timestamptz NOT NULL DEFAULT now(),
+    connector integer     NOT NULL,
     PRIMARY KEY (entity, version)
 );
 CREATE INDEX ahead_new ON oncely.ahead (noted_at);

@@ -313,7 +313,22 @@ impl Admin {
     ) -> Result<HashMap<TopicPartition, Witness>, KafkaError> {
         let positions = positions.to_vec();
         self.ask("records before positions", move |inner| {
-            peek::witnesses_before(&inner.reader(), &positions, inner.limit)
+            peek::witnesses_before(&inner.reader(), (&positions, false), inner.limit)
+        })
+        .await
+    }
+
+    /// The last records below these ends, however far below: none where a partition has no record.
+    ///
+    /// # Errors
+    /// No answer in time.
+    pub async fn last_records(
+        &self,
+        ends: &[(TopicPartition, i64)],
+    ) -> Result<HashMap<TopicPartition, Witness>, KafkaError> {
+        let ends = ends.to_vec();
+        self.ask("last records", move |inner| {
+            peek::witnesses_before(&inner.reader(), (&ends, true), inner.limit)
         })
         .await
     }

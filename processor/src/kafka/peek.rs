@@ -25,6 +25,9 @@ use crate::clock;
 const LOOK_BACK: [i64; 3] = [1, 32, LOOK_BACK_MAX];
 /// How far below a position a record is looked for at once.
 pub const LOOK_BACK_MAX: i64 = 1024;
+const LOOK_BACK: [i64; 3] = [1, 32, 1024];
+/// Further steps, where the last record has to be known wherever it lies: many aborted ones may lie behind it.
+const LOOK_FAR: [i64; 4] = [1 << 15, 1 << 20, 1 << 25, i64::MAX];
 /// Longest wait in one poll.
 const POLL_MAX: Duration = Duration::from_millis(100);
 
@@ -92,7 +95,7 @@ pub(super) fn check_witnesses(
 
 pub(super) fn witnesses_before(
     reader: &BaseConsumer<Quiet>,
-    positions: &[(TopicPartition, i64)],
+    (positions, far): (&[(TopicPartition, i64)], bool),
     limit: Duration,
 ) -> Result<HashMap<TopicPartition, Witness>, KafkaError> {
     let mut bounds = Vec::with_capacity(positions.len());
@@ -101,8 +104,9 @@ pub(super) fn witnesses_before(
         bounds.push((partition, low, (*position).min(high)));
     }
     let mut witnesses = HashMap::new();
-    for distance in LOOK_BACK {
-        let spans = bounds
+    let further = LOOK_FAR.into_iter().filter(|_| far);
+    for distance in LOOK_BACK.into_iter().chain(further) {
+        let spans: HashMap<_, _> = bounds
             .iter()
             .filter(|(partition, low, below)| low < below && !witnesses.contains_key(*partition))
             .map(|(partition, low, below)| {
@@ -110,6 +114,9 @@ pub(super) fn witnesses_before(
                 ((*partition).clone(), Span { from, below: *below })
             })
             .collect();
+        if spans.is_empty() {
+            break;
+        }
         witnesses.extend(last_of(reader, &spans, limit)?);
     }
     Ok(witnesses)

@@ -211,18 +211,22 @@ pub async fn hurry(tx: &mut PgConnection, numbers: &[i64]) -> Result<()> {
 }
 
 /// Notes how far versions were decided of entities that were left where they are.
-pub async fn raise_passed(tx: &mut PgConnection, passed: &[(Key, i64)]) -> Result<()> {
+pub async fn raise_passed(
+    tx: &mut PgConnection,
+    connector: i32,
+    passed: &[(Key, i64)],
+) -> Result<()> {
     let entity: Vec<Uuid> = passed.iter().map(|(entity, _)| uuid(*entity)).collect();
     let version: Vec<_> = passed.iter().map(|(_, version)| *version).collect();
-    query_file!("src/store/sql/passed_raise.sql", &entity, &version).execute(tx).await?;
+    query_file!("src/store/sql/passed_raise.sql", &entity, &version, connector).execute(tx).await?;
     Ok(())
 }
 
 /// Notes versions that were decided while one before them was missing.
-pub async fn note_ahead(tx: &mut PgConnection, ahead: &[(Key, i64)]) -> Result<()> {
+pub async fn note_ahead(tx: &mut PgConnection, connector: i32, ahead: &[(Key, i64)]) -> Result<()> {
     let entity: Vec<Uuid> = ahead.iter().map(|(entity, _)| uuid(*entity)).collect();
     let version: Vec<_> = ahead.iter().map(|(_, version)| *version).collect();
-    query_file!("src/store/sql/ahead_insert.sql", &entity, &version).execute(tx).await?;
+    query_file!("src/store/sql/ahead_insert.sql", &entity, &version, connector).execute(tx).await?;
     Ok(())
 }
 

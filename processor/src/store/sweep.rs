@@ -137,6 +137,8 @@ pub enum Expired {
     Parked,
     /// Events that waited once.
     Deferred,
+    /// What was noted of versions that are not missing.
+    Passed,
     /// Records of the outbox that were sent or given up.
     Outbox,
     /// Requests and results of final effects; their keys stay and still suppress.
@@ -166,6 +168,9 @@ pub async fn remove(
         }
         Expired::Deferred => {
             query_file!("src/store/sql/retention_deferred.sql", connector, kept, limit)
+        }
+        Expired::Passed => {
+            query_file!("src/store/sql/retention_passed.sql", connector, kept, limit)
         }
         Expired::Outbox => {
             query_file!("src/store/sql/retention_outbox.sql", connector, kept, limit)

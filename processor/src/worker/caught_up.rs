@@ -95,6 +95,12 @@ async fn look(
     session: &mut Session,
     goal: &mut Option<Goal>,
 ) -> Result<(), Blind> {
+    if let Some(known) = goal.as_ref()
+        && !is_of(known, &ids(shared, admin).await?)
+    {
+        // A topic was made anew, or is gone: what lay in it nobody reaches any more.
+        *goal = None;
+    }
     let connection = session.connection().await?;
     if goal.is_none() {
         let until = shared.read_until.get();
@@ -129,15 +135,29 @@ async fn look(
     Ok(())
 }
 
+/// The topics' ids as the cluster has them; without one where it gives none.
+async fn ids(shared: &Shared, admin: &Admin) -> Result<BTreeMap<String, String>, KafkaError> {
+    let ids = admin.topic_ids(&names(shared)).await?;
+    Ok(ids.into_iter().map(|(name, id)| (name, id.to_string())).collect())
+}
+
+/// Whether the goal's topics are still those that it was taken of.
+fn is_of(goal: &Goal, ids: &BTreeMap<String, String>) -> bool {
+    let mut taken = goal.behind.keys().filter(|(_, id, _)| !id.is_empty());
+    taken.all(|(name, id, _)| ids.get(name) == Some(id))
+}
+
+fn names(shared: &Shared) -> Vec<String> {
+    shared.connector.source.topics.iter().map(|topic| topic.to_string()).collect()
+}
+
 /// The offset behind the last record of each partition: markers of transactions lie beyond it.
 async fn behind(
     shared: &Shared,
     admin: &Admin,
 ) -> Result<BTreeMap<(String, String, i32), i64>, KafkaError> {
-    let names: Vec<String> =
-        shared.connector.source.topics.iter().map(|topic| topic.to_string()).collect();
     let (mut ends, mut ids) = (Vec::new(), BTreeMap::new());
-    for topic in admin.topics(&names).await? {
+    for topic in admin.topics(&names(shared)).await? {
         ids.insert(topic.name.clone(), topic.id.map(|id| id.to_string()).unwrap_or_default());
         for number in topic.partitions {
             let partition = TopicPartition::new(&*topic.name, number);
@@ -147,9 +167,9 @@ async fn behind(
             }
         }
     }
-    let last = admin.witnesses_before(&ends).await?;
+    let last = admin.last_records(&ends).await?;
     let behind = |(partition, _): &(TopicPartition, i64)| {
-        // None in a bounded look back: nothing but markers and gaps lies there.
+        // None: nothing but markers and aborted records lies there.
         let last = last.get(partition)?;
         let id = ids.get(&*partition.topic).cloned().unwrap_or_default();
         let place = (partition.topic.to_string(), id, partition.partition);

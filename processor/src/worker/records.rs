@@ -154,13 +154,13 @@ async fn write_deferred(
     let passed: Vec<(Key, i64)> =
         plan.passed.iter().filter(is_beyond).map(|(key, version)| (*key, *version)).collect();
     if !passed.is_empty() {
-        deferred::raise_passed(tx, &passed).await?;
+        deferred::raise_passed(tx, shared.connector_id, &passed).await?;
     }
     let refused = kept.items.iter().filter(|_| kept.parked.is_some());
     let refused = refused.filter_map(|item| about(item).filter(|_| matters(&shared.connector)));
     let ahead: Vec<(Key, i64)> = plan.ahead.iter().copied().chain(refused).collect();
     if !ahead.is_empty() {
-        deferred::note_ahead(tx, &ahead).await?;
+        deferred::note_ahead(tx, shared.connector_id, &ahead).await?;
     }
     if !plan.overtaken.is_empty() {
         deferred::overtaken(tx, &plan.overtaken).await?;

@@ -450,6 +450,9 @@ impl Sweeper {
         ] {
             sweep::remove(connection, expired, id, kept_ms, SLICE, &undoable).await?;
         }
+        if shared.connector.state.is_some() {
+            sweep::remove(connection, Expired::Passed, id, kept.dedupe_ms, SLICE, &[]).await?;
+        }
         if super::outbox::is_used(&shared.connector) {
             sweep::remove(connection, Expired::Outbox, id, kept.payloads_ms, SLICE, &[]).await?;
         }

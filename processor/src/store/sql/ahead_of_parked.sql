@@ -1,7 +1,7 @@
 -- Versions that were parked since one before them was missing, or for want of room, and that nobody wants run any
 -- more: from now on they are not missing.
-INSERT INTO oncely.ahead (entity, version)
-SELECT DISTINCT i.entity, i.version
+INSERT INTO oncely.ahead (entity, version, connector)
+SELECT DISTINCT ON (i.entity, i.version) i.entity, i.version, p.connector
 FROM oncely.parked AS p
 JOIN oncely.inbox AS i ON i.key = p.event
 WHERE p.id = ANY($1::bigint[]) AND p.closed_at IS NOT NULL AND p.reason IN ('version_gap', 'deferred_full')
