@@ -417,6 +417,27 @@ mod tests {
     }
 
     #[test]
+    fn every_alert_names_a_runbook_and_every_runbook_has_an_alert() {
+        let deployed = deployed();
+        let text_of = |end: &str| deployed.iter().find(|(path, _)| path.ends_with(end)).unwrap();
+        let (_, alerts) = text_of("prometheus/alerts.yaml");
+        let named: Vec<&str> = (alerts.lines())
+            .filter_map(|line| line.trim().strip_prefix("runbook: deploy/runbooks/"))
+            .collect();
+        assert_eq!(alerts.matches("- alert: ").count(), named.len());
+        for name in &named {
+            text_of(&format!("runbooks/{name}"));
+        }
+        let books = deployed.iter().filter_map(|(path, _)| {
+            let is_book = path.parent().is_some_and(|dir| dir.ends_with("runbooks"));
+            is_book.then(|| path.file_name().unwrap().to_str().unwrap())
+        });
+        for book in books {
+            assert!(named.contains(&book), "no alert names {book}");
+        }
+    }
+
+    #[test]
     fn the_dashboard_shows_every_metric() {
         let deployed = deployed();
         let dashboard = |(path, _): &&(std::path::PathBuf, String)| path.ends_with("oncely.json");
