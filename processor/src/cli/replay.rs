@@ -315,22 +315,33 @@ fn answer(
     let mut text = whole_table(&["events", "count"], cells.collect());
     if !effects.is_empty() {
         let cells = effects.iter().map(|(what, count)| vec![what.clone(), count.to_string()]);
-        text.push_str(&whole_table(&["effects added", "count"], cells.collect()));
+        let head = if done == Some(true) { "effects added" } else { "effects to be added" };
+        text.push_str(&whole_table(&[head, "count"], cells.collect()));
     }
     reasons.iter().for_each(|reason| text.push_str(&format!("{}\n", super::answer::shown(reason))));
     let selected = counted(events.len(), "event");
+    let added: usize = effects.values().sum();
+    let adding = came.iter().filter(|played| played.came == Came::Added).count();
+    let (added_text, adding_text) = (counted(added, "effect"), counted(adding, "event"));
     text.push_str(&match (mode, done) {
         (Mode::Skip, _) => format!(
             "{selected} on record: each would be absorbed as a repeat, and nothing run; --effects missing adds \
              what the file owes and is not on record\n"
         ),
-        (_, Some(true)) => format!("replayed {selected}; request {request}\n"),
-        (_, _) => format!("would replay {selected}; nothing was changed\n"),
+        (_, Some(true)) => {
+            format!("replayed {selected}: {added_text} added, by {adding_text}; request {request}\n")
+        }
+        (_, _) => format!(
+            "would replay {selected}: {added_text} would be added, by {adding_text}; nothing was \
+             changed\n"
+        ),
     });
     let json = json!({
         "selected": events.len(),
         "outcomes": counts,
         "effects": effects,
+        "effects_added": added,
+        "events_with_effects_added": adding,
         "reasons": reasons,
         "request": request,
         "done": done.unwrap_or(false),
@@ -344,6 +355,49 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preview_says_how_many_events_and_how_many_effects() {
+        let event = |n: u8| Selected {
+            key: Key::from_bytes([n; 16]),
+            fingerprint: oncely_core::fingerprint::Fingerprint(Key::from_bytes([n; 16])),
+            entity: None,
+            version: 0,
+            is_stale: false,
+            tenant: String::new(),
+            from_state: None,
+            to_state: None,
+            first_seen_at: DateTime::UNIX_EPOCH,
+            age_ms: 0,
+            source: 1,
+            topic: "t".to_owned(),
+            topic_id: String::new(),
+            cluster_id: String::new(),
+            partition: 0,
+            offset: n.into(),
+            connector_id: 1,
+        };
+        let added = |names: &[&str]| Played {
+            effects: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Played::of(Came::Added)
+        };
+        let events = [event(1), event(2), event(3)];
+        let came = [added(&["receipt", "crm"]), Played::of(Came::Absorbed), added(&["receipt"])];
+        let would = answer(&Mode::Missing, &events, &came, Some(false), "r");
+        insta::assert_snapshot!(would.text, @r"
+        EVENTS    COUNT
+        absorbed  1
+        added     2
+        EFFECTS TO BE ADDED  COUNT
+        crm                  1
+        receipt              2
+        would replay 3 events: 3 effects would be added, by 2 events; nothing was changed
+        ");
+        assert_eq!(would.json["effects_added"], 3);
+        assert_eq!(would.json["events_with_effects_added"], 2);
+        let done = answer(&Mode::Missing, &events, &came, Some(true), "r").text;
+        assert!(done.contains("replayed 3 events: 3 effects added, by 2 events"), "{done}");
+    }
 
     #[test]
     fn effects_are_named_one_by_one_to_run_again() {
