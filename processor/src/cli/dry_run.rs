@@ -7,8 +7,10 @@ use oncely_core::decide::{
     decide,
 };
 use oncely_core::event::{self, Event};
-use oncely_core::expr::{Meta, Scope};
+use oncely_core::expr::{Meta, Scope, StateView};
 use oncely_core::key::Key;
+
+use super::ahead::{AheadOf, ahead};
 
 /// The value of one record.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Played<'a> {
     pub(super) connector: &'a Connector,
     pub(super) steps: Vec<Step>,
     pub(super) plan: Plan,
+    /// What is rendered later of each effect.
+    pub(super) ahead: AheadOf,
 }
 
 /// One sample.
@@ -154,12 +158,13 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
     let plan = decide(connector, &inputs, Known::default());
     drop(inputs);
     let mut decisions = plan.decisions.iter().cloned().enumerate();
-    let mut steps = Vec::new();
+    let (mut steps, mut later) = (Vec::new(), AheadOf::new());
     for (sample, read) in samples.iter().zip(read) {
         let outcome = match read {
             Read::Out(outcome) => outcome,
-            Read::In { event, place, .. } => match decisions.next() {
+            Read::In { event, place, scope } => match decisions.next() {
                 Some((input, decision)) => {
+                    later.extend(of_event(connector, &plan, (&event, &decision), scope));
                     let parked = plan.parked.iter().find(|parked| parked.input == input);
                     let waiting = plan.deferred.get(&event.key);
                     let waiting = waiting.filter(|waiting| waiting.input == input);
@@ -174,7 +179,26 @@ pub(super) fn play<'a>(connector: &'a Connector, samples: &[Sample]) -> Played<'
         };
         steps.push(Step { name: sample.name.clone(), bytes: sample.bytes.len(), outcome });
     }
-    Played { connector, steps, plan }
+    Played { connector, steps, plan, ahead: later }
+}
+
+/// What is rendered later of the effects that an event owes.
+fn of_event(
+    connector: &Connector,
+    plan: &Plan,
+    (event, decision): (&Event, &Decision),
+    scope: Scope<'_>,
+) -> AheadOf {
+    let moved = decision.moved.as_ref().zip(event.entity.as_ref());
+    let state = moved.map(|(moved, entity)| StateView {
+        current: &moved.to,
+        previous: &moved.from,
+        version: entity.version,
+        moved: true,
+    });
+    let scope = Scope { state, ..scope };
+    let mine = plan.effects.iter().filter(|(_, effect)| effect.event == event.key);
+    mine.map(|(key, effect)| (*key, ahead(connector, (*key, effect), &scope))).collect()
 }
 
 /// What an event waits for, for people.

@@ -3,6 +3,7 @@
 //! One file a command. A command gives an [`answer::Answer`] (text and JSON) or an
 //! [`exit::CliError`]; only `print` writes to the terminal.
 
+mod ahead;
 mod answer;
 mod bar;
 mod beside;

@@ -11,6 +11,7 @@ use oncely_core::effect::request::Request;
 use oncely_core::key::Key;
 use serde_json::{Value, json};
 
+use super::ahead::Ahead;
 use super::answer::{Answer, counted, shown};
 use super::context::Context;
 use super::dry_run::{Decided, Outcome, Played, Sample, Step, play};
@@ -199,29 +200,34 @@ fn decided_text(played: &Played<'_>, decided: &Decided) -> String {
     text
 }
 
-fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew) -> String {
-    let request = effect.request.as_deref().and_then(|bytes| Request::from_bytes(bytes).ok());
-    let (what, body) = match &request {
-        Some(Request::Http(request)) => {
-            let body = request.body.as_deref().map(str::to_owned);
-            (format!("{} {}", request.method, request.url), body)
+/// A request in one line, and its body.
+fn request_text(request: &Request) -> (String, Option<&str>) {
+    match request {
+        Request::Http(request) => {
+            (format!("{} {}", request.method, request.url), request.body.as_deref())
         }
-        Some(Request::Email(request)) => {
-            let body = request.text.as_deref().or(request.html.as_deref()).map(str::to_owned);
+        Request::Email(request) => {
+            let body = request.text.as_deref().or(request.html.as_deref());
             (format!("email to {} {:?}", request.to, request.subject), body)
         }
-        Some(Request::Record(record)) => {
-            let key = record
-                .key
-                .as_deref()
-                .map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
-            let body = record.value.as_deref().map(str::to_owned);
-            (format!("record to {} with {key}", record.topic), body)
+        Request::Record(record) => {
+            let key = record.key.as_deref();
+            let key = key.map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
+            (format!("record to {} with {key}", record.topic), record.value.as_deref())
         }
-        None if is_line(played, effect) => {
+    }
+}
+
+fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew) -> String {
+    let request = effect.request.as_deref().and_then(|bytes| Request::from_bytes(bytes).ok());
+    let ahead = played.ahead.get(&key);
+    let late = ahead.and_then(|ahead| ahead.request.as_ref());
+    let (what, body) = match (&request, late) {
+        (Some(request), _) | (None, Some(Ok(request))) => request_text(request),
+        (None, _) if is_line(played, effect) => {
             ("a ledger line that is made from earlier results".to_owned(), None)
         }
-        None => ("a request that is made from earlier results".to_owned(), None),
+        (None, _) => ("a request that is made from earlier results".to_owned(), None),
     };
     let does = if is_line(played, effect) { "write" } else { "send" };
     let when = match effect.turn {
@@ -243,7 +249,49 @@ fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew)
     for part in body.iter().flat_map(|body| body.lines()) {
         text.push_str(&line("", &shown(part)));
     }
+    text.push_str(&ahead.map(|ahead| ahead_text(ahead, request.is_none())).unwrap_or_default());
     text
+}
+
+/// What of an effect is rendered later, and by what.
+fn ahead_text(ahead: &Ahead, is_late: bool) -> String {
+    let mut text = String::new();
+    if is_late && !ahead.reads.is_empty() {
+        let reads = ahead.reads.join(", ");
+        text.push_str(&line("  late", &format!("rendered when these results are there: {reads}")));
+        if let Some(Err(why)) = &ahead.request {
+            text.push_str(&line("", &format!("it cannot be shown without them: {}", shown(why))));
+        }
+    }
+    match &ahead.lookup {
+        None => {}
+        Some(Ok(request)) => {
+            let (what, body) = request_text(request);
+            let what = format!("{}   asked when its outcome is unknown", shown(&what));
+            text.push_str(&line("  look-up", &what));
+            for part in body.iter().flat_map(|body| body.lines()) {
+                text.push_str(&line("", &shown(part)));
+            }
+        }
+        Some(Err(why)) => {
+            let why = format!("cannot be rendered for this event: {}", shown(why));
+            text.push_str(&line("  look-up", &why));
+        }
+    }
+    text
+}
+
+/// A request that is rendered later: with the names of results in place of them, or why not.
+fn made_json(made: &Result<Request, String>) -> Value {
+    match made {
+        Ok(request) => json!({ "request": serde_json::to_value(request).unwrap_or_default() }),
+        Err(why) => json!({ "why_not": why }),
+    }
+}
+
+fn late_json(ahead: &Ahead) -> Value {
+    let Some(made) = &ahead.request else { return Value::Null };
+    json!({ "reads": ahead.reads, "made": made_json(made) })
 }
 
 fn is_line(played: &Played<'_>, effect: &EffectNew) -> bool {
@@ -285,6 +333,8 @@ fn step_json(played: &Played<'_>, step: &Step) -> Value {
             "key": key.wire(),
             "after": after_names(played, effect),
             "request": request.unwrap_or(Value::Null),
+            "late": played.ahead.get(&key).map(late_json),
+            "lookup": played.ahead.get(&key).and_then(|ahead| ahead.lookup.as_ref()).map(made_json),
         })
     });
     let ledger = played.ledger(decided).into_iter().map(|entry| {

@@ -104,6 +104,26 @@ fn a_dry_run_shows_what_would_be_sent() {
 }
 
 #[test]
+fn a_dry_run_shows_what_is_rendered_late_and_how_is_asked() {
+    let paid = answered(&[
+        "test",
+        &examples("invoice-paid.yaml"),
+        "--event",
+        &examples("samples/paid.json"),
+    ]);
+    let paid = paid.unwrap();
+    let late = &paid.json["events"][0]["effects"][1]["late"];
+    assert!(late["reads"][0].as_str().unwrap().starts_with("effects.settle."), "{late}");
+    assert!(late["made"]["request"].to_string().contains("‹effects.settle."), "{late}");
+    assert!(paid.text.contains("rendered when these results are there"), "{}", paid.text);
+    let payout = examples("payout-requested.yaml");
+    let answer = answered(&["test", &payout, "--event", &examples("samples/payout.json")]).unwrap();
+    let lookup = &answer.json["events"][0]["effects"][0]["lookup"]["request"];
+    assert_eq!(lookup["kind"], "http", "{}", answer.json);
+    assert!(answer.text.contains("asked when its outcome is unknown"), "{}", answer.text);
+}
+
+#[test]
 fn the_tests_of_the_examples_pass() {
     let answer = answered(&["test", &examples("")]).unwrap();
     assert_eq!(answer.exit, Exit::Ok, "{}", answer.text);
