@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::outline::Outline;
 use super::source::{Source, Span};
 
 /// When there will be what is not available yet: said as far as it is known.
@@ -16,6 +17,9 @@ pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
     pub file: String,
+    /// The field that it is about, such as `effects[0].retry.attempts`; empty when it is about none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
     /// From 1; 0 when the finding is about the file as a whole.
     pub line: usize,
     /// From 1, in characters.
@@ -164,6 +168,9 @@ impl fmt::Display for Diagnostic {
             write!(f, "\n  --> {}", self.file)?;
         } else {
             write!(f, "\n{:gutter$} --> {}:{}:{}", "", self.file, self.line, self.column)?;
+            if !self.field.is_empty() {
+                write!(f, " ({})", self.field)?;
+            }
             write!(f, "\n{:gutter$} |\n{} | {}", "", self.line, self.snippet)?;
             let indent = self.indent;
             write!(f, "\n{:gutter$} | {:indent$}{:^<width$}", "", "", "", width = self.width)?;
@@ -225,6 +232,8 @@ impl Finding {
 pub(crate) struct Findings {
     found: Vec<Finding>,
     hidden: Vec<Span>,
+    /// Which field stands where.
+    pub(crate) outline: Outline,
 }
 
 impl Findings {
@@ -244,8 +253,8 @@ impl Findings {
     /// In the order of the file, without repeats.
     pub(crate) fn into_diagnostics(mut self, source: &Source<'_>) -> Vec<Diagnostic> {
         self.hidden.sort_by_key(|span| span.start);
-        let mut all: Vec<Diagnostic> =
-            self.found.into_iter().map(|finding| located(finding, source, &self.hidden)).collect();
+        let located = |finding| located(finding, source, &self.hidden, &self.outline);
+        let mut all: Vec<Diagnostic> = self.found.into_iter().map(located).collect();
         all.sort_by_key(|one| (one.line, one.column, one.code));
         all.dedup();
         all
@@ -256,7 +265,13 @@ fn severity(code: Code) -> Severity {
     if code.as_str().starts_with('W') { Severity::Warning } else { Severity::Error }
 }
 
-fn located(finding: Finding, source: &Source<'_>, hidden: &[Span]) -> Diagnostic {
+fn located(
+    finding: Finding,
+    source: &Source<'_>,
+    hidden: &[Span],
+    outline: &Outline,
+) -> Diagnostic {
+    let field = finding.span.map(|span| outline.at(span).to_owned()).unwrap_or_default();
     let place = finding.span.map(|span| source.place(span, hidden));
     let (line, column) = place.as_ref().map_or((0, 0), |place| (place.line, place.column));
     let (indent, width) = place.as_ref().map_or((0, 0), |place| (place.indent, place.width));
@@ -266,6 +281,7 @@ fn located(finding: Finding, source: &Source<'_>, hidden: &[Span]) -> Diagnostic
         severity: severity(finding.code),
         message: finding.message,
         file: source.name.to_owned(),
+        field,
         line,
         column,
         indent,

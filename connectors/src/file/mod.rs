@@ -12,6 +12,7 @@ mod advice;
 mod compile;
 mod diagnostic;
 mod node;
+mod outline;
 mod profiles;
 mod raw;
 mod read;
@@ -26,6 +27,7 @@ use oncely_core::connector::Connector;
 
 pub use self::diagnostic::{Code, Diagnostic, Severity};
 use self::diagnostic::{Finding, Findings};
+use self::outline::Outline;
 pub use self::source::FILE_BYTES_MAX;
 use self::source::Source;
 use crate::secret::{Reference, Secret, SecretSource};
@@ -180,6 +182,7 @@ fn compile_into(
         return None;
     };
     node::hide_secrets(&node, findings);
+    findings.outline = Outline::of(&node);
     let raw: raw::RawConnector = read::read(&node, findings)?;
     let dir = Path::new(source.name).parent().unwrap_or(Path::new(""));
     let mut compiler = compile::Compiler::new(source.clone(), findings, dir, settings, check);
