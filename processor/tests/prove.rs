@@ -51,6 +51,13 @@ fn w5_w6_what_each_class_of_provider_comes_to() {
     assert_eq!(code, 0, "{errors}");
     assert_eq!((&keyed["safe"], &keyed["risks"]), (&3.into(), &0.into()), "{keyed}");
     assert_eq!(end(&keyed, "after-request", "settle"), "safe");
+    // The events of all tests, each content once, and what the windows' names mean.
+    let text = fs::read_to_string(format!("{EXAMPLES}/invoice-paid.yaml")).unwrap();
+    let tests = text.lines().filter(|line| line.trim_start().starts_with("- name: ")).count();
+    assert_eq!(keyed["tests"].as_array().unwrap().len(), tests, "{keyed}");
+    assert!(keyed["events"].as_array().unwrap().len() >= 3, "{keyed}");
+    let explained = keyed["windows"]["W5"].as_str().unwrap();
+    assert!(explained.contains("its answer is lost"), "{keyed}");
     assert_eq!(end(&keyed, "after-request", "receipt"), "safe", "what comes after it as well");
     let (code, asked, errors) = of("payout-requested.yaml");
     assert_eq!(code, 0, "{errors}");

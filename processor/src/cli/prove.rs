@@ -11,7 +11,7 @@ use oncely_core::connector::{Connector, EffectBody};
 use oncely_core::key::Key;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, counted, table};
+use super::answer::{Answer, counted, shown, table};
 use super::context::Context;
 use super::dry_run::{Sample, play};
 use super::exit::{CliError, Exit};
@@ -25,7 +25,7 @@ use crate::prove::{self, Class, Fate, Options, ProveError, Window};
 pub(super) struct Prove {
     /// A connector file [setting: ONCELY_CONNECTORS]
     paths: Vec<PathBuf>,
-    /// Publish this event instead of those of the file's tests; more of them are published in order
+    /// Publish this event instead of those of all the file's tests; more of them are published in order
     #[arg(long, value_name = "FILE")]
     event: Vec<PathBuf>,
     /// Crash at this point only; may be repeated
@@ -48,8 +48,9 @@ impl Prove {
         let Some(one) = compiled.pop() else {
             return Err(CliError::Usage("the file holds no connector".to_owned()));
         };
-        let samples = self.samples(&one)?;
+        let Samples { samples, tests } = self.samples(&one)?;
         let owed = owed(&one.connector, &samples)?;
+        let events: Vec<String> = samples.iter().map(|sample| sample.name.clone()).collect();
         let options = Options {
             file: file.canonicalize().unwrap_or_else(|_| file.clone()),
             samples: samples.into_iter().map(|sample| sample.bytes).collect(),
@@ -75,29 +76,44 @@ impl Prove {
         // What is left hangs at the provider on purpose.
         runtime.shutdown_background();
         let windows = windows.map_err(|source| CliError::Prove { source: Box::new(source) })?;
-        Ok(answer(&connector, &options, &windows))
+        Ok(answer(&connector, &Played { events, tests }, &windows))
     }
 
-    /// What was named, else the events of that test which owes most.
-    fn samples(&self, one: &Compiled) -> Result<Vec<Sample>, CliError> {
+    /// What was named, else the events of all tests in their order, each content once: all of them are
+    /// published twice anyway.
+    fn samples(&self, one: &Compiled) -> Result<Samples, CliError> {
         if !self.event.is_empty() {
-            return self.event.iter().map(|path| sample(path)).collect();
+            let samples = self.event.iter().map(|path| sample(path)).collect::<Result<_, _>>()?;
+            return Ok(Samples { samples, tests: Vec::new() });
         }
-        let mut best: (usize, Vec<Sample>) = (0, Vec::new());
+        let (mut samples, mut tests) = (Vec::<Sample>::new(), Vec::new());
         for case in &one.tests {
-            let paths = case.events.iter().map(|event| event.path.as_path());
-            let samples = paths.map(sample).collect::<Result<Vec<_>, _>>()?;
-            let owes = play(&one.connector, &samples).plan.effects.len();
-            if owes > best.0 || best.1.is_empty() {
-                best = (owes, samples);
+            for event in &case.events {
+                let sample = sample(&event.path)?;
+                if samples.iter().all(|known| known.bytes != sample.bytes) {
+                    samples.push(sample);
+                }
             }
+            tests.push(case.name.to_string());
         }
-        if best.1.is_empty() {
+        if samples.is_empty() {
             let text = "the file has no `tests:` with events; publish some with --event FILE";
             return Err(CliError::Usage(text.to_owned()));
         }
-        Ok(best.1)
+        Ok(Samples { samples, tests })
     }
+}
+
+/// What is published, and the tests that it is from.
+struct Samples {
+    samples: Vec<Sample>,
+    tests: Vec<String>,
+}
+
+/// The same, by name.
+struct Played {
+    events: Vec<String>,
+    tests: Vec<String>,
 }
 
 /// The calls that the samples owe, by key.
@@ -144,18 +160,31 @@ impl Count {
     }
 }
 
-fn answer(connector: &Connector, options: &Options, windows: &[Window]) -> Answer {
+fn answer(connector: &Connector, played: &Played, windows: &[Window]) -> Answer {
     let count = Count::of(windows);
+    let of_tests = match played.tests.len() {
+        0 => String::new(),
+        tests => format!(" of the file's {}", counted(tests, "test")),
+    };
     let mut text = format!(
-        "\n{}: {}, published twice; in each line a process dies there and another one takes over\n\n",
+        "\n{}: {}{of_tests}, published twice; in each line a process dies there and another one takes \
+         over\n",
         connector.name,
-        counted(options.samples.len(), "sample event")
+        counted(played.events.len(), "sample event")
     );
+    played.events.iter().for_each(|event| text.push_str(&format!("  {}\n", shown(event))));
+    text.push('\n');
     text.push_str(&classes(connector));
     text.push_str(&windows_table(connector, windows));
+    let legend = legend(windows);
+    text.push('\n');
+    legend.iter().for_each(|(name, what)| text.push_str(&format!("  {name:<3}  {what}\n")));
     text.push_str(&words(connector, windows, &count));
     let json = json!({
         "connector": *connector.name,
+        "events": played.events,
+        "tests": played.tests,
+        "windows": legend.iter().copied().collect::<BTreeMap<_, _>>(),
         "points": windows.iter().map(window_json).collect::<Vec<_>>(),
         "safe": count.safe,
         "held": count.held,
@@ -214,6 +243,29 @@ fn windows_table(connector: &Connector, windows: &[Window]) -> String {
     });
     table(&header, rows.collect())
 }
+
+/// What the names of windows mean, of those that the points shown fall into.
+fn legend(windows: &[Window]) -> Vec<(&'static str, &'static str)> {
+    let named: BTreeSet<&str> =
+        windows.iter().flat_map(|window| window.point.step.windows().split(' ')).collect();
+    WINDOWS.iter().filter(|(name, _)| named.contains(name)).copied().collect()
+}
+
+/// Where a process can die between a record and its committed offset.
+const WINDOWS: [(&str, &str); 12] = [
+    ("W1", "records were read, and nothing was written"),
+    ("W2", "the COMMIT of a claim was sent, and its answer lost"),
+    ("W3", "an effect was claimed, and nothing sent"),
+    ("W4", "a request was cut after some bytes"),
+    ("W5", "the provider has applied it, and its answer is lost"),
+    ("W6", "the answer is in memory, and not stored"),
+    ("W7", "the answer to the COMMIT of an outcome is lost"),
+    ("W8", "the outcome is stored, and the position is not"),
+    ("W9", "the position is stored, and Kafka's offset is not"),
+    ("W12", "a record was published, and the mark of it lost"),
+    ("W15", "a clean stop with calls in flight, cut short"),
+    ("W20", "half of a batch is claimed"),
+];
 
 const fn fate_word(fate: &Fate) -> &'static str {
     match fate {
@@ -292,4 +344,24 @@ fn window_json(window: &Window) -> Value {
 /// Whether somebody has to put something in place first.
 pub(super) const fn needs_programs(error: &ProveError) -> bool {
     matches!(error, ProveError::NoPostgres { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash;
+
+    #[test]
+    fn every_window_of_a_point_is_explained() {
+        let windows: Vec<Window> = crash::points()
+            .map(|point| Window { point, reached: true, verdicts: Vec::new() })
+            .collect();
+        let explained = legend(&windows);
+        assert_eq!(explained.len(), WINDOWS.len(), "each is of some point");
+        for window in &windows {
+            for name in window.point.step.windows().split(' ') {
+                assert!(explained.iter().any(|(known, _)| *known == name), "{name}");
+            }
+        }
+    }
 }
