@@ -339,6 +339,52 @@ async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
     world.check_invariants().await;
 }
 
+/// Records that were done and forgotten, and are gone from the topic: nobody will read them again, so a person says
+/// when what is new is new. A topic that ends with the marker of a transaction ends with the record before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_k10_what_cannot_be_read_again_is_in_doubt_until_a_person_accepts_it() {
+    let mut world = world("gone", [charge(), note()]).await;
+    let first = world.run().await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let forgotten: Vec<String> = (5..=7).map(World::invoice).collect();
+    let [marked, deleted @ ..] = &*forgotten else { unreachable!() };
+    world.owe_all(marked);
+    world.transaction(&[Event::paid(marked, 1)], true).await;
+    for name in deleted {
+        world.pay(name, 1).await;
+    }
+    world.until("all to be done", async || world.effects_in("done").await == 14).await;
+    world.workers[first].kill9().await;
+    world.stop_sampling().await;
+    world.fail_over(standby).await;
+    let (topic, group) = (world.topic().to_owned(), world.group().to_owned());
+    world.kafka().delete_records(&topic, 1, 4).await.unwrap();
+    world.run().await;
+    world.until_count("the other partition to be decided again", IN_DOUBT, 1).await;
+    let held = async |name: &str| {
+        let is_held = async || world.status_of("note", name).await.as_deref() == Some("held");
+        world.until("the note to be held", is_held).await;
+    };
+    held(marked).await;
+    // A copy of one of them, where it can still be read.
+    world.event(&Event::paid(&deleted[0], 1), 0, Fate::Applied).await;
+    held(&deleted[0]).await;
+    world.accept(&group, &topic).await;
+    world.until_count("nothing to be in doubt", IN_DOUBT, 0).await;
+    let new = World::invoice(8);
+    world.pay(&new, 1).await;
+    let done = async || world.status_of("note", &new).await.as_deref() == Some("done");
+    world.until("the note to be done", done).await;
+    // The books cannot be laid beside a topic whose records are gone: what was done is counted instead.
+    world.stop_all().await;
+    let applied = world.provider.read_log().unwrap();
+    assert_eq!(applied.effects_at("/plain/notes"), 8);
+    assert_eq!(applied.effects_at("/v1/charges"), 8);
+}
+
 /// A batch that is written while another process puts the failover on record: by heartbeats that are seconds
 /// apart it would be noticed too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

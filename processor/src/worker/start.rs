@@ -332,7 +332,12 @@ impl Starter {
                 None => {
                     let (low, high) = self.admin.watermarks(&assigned.partition).await?;
                     if below == Some(progress::END_UNKNOWN) {
-                        let end = self.end_of(&assigned.partition, row.position, high).await?;
+                        // What was deleted is read no more: a person has to look first.
+                        let end = if low > row.position {
+                            high
+                        } else {
+                            self.end_of(&assigned.partition, row.position, high).await?
+                        };
                         self.bound(topic, &row, end).await?;
                         below = Some(end);
                     }
