@@ -49,7 +49,6 @@ pub use event::{Assigned, DrainAnswer, Event, Events, RevokeCause, Revoked, Trou
 pub use fetch::Fetched;
 pub use flow::{FlowBounds, Permit};
 pub use mock::MockBroker;
-pub use peek::LOOK_BACK_MAX;
 pub use producer::{DELIVERY_MAX, Delivered, NewRecord, Producer};
 pub use record::{AssignmentId, Header, Record, RecordBatch, TopicPartition};
 pub use settings::{

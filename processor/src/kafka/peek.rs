@@ -22,9 +22,7 @@ use crate::clock;
 
 /// How far below a position its witness is looked for, step by step. Most positions have a record
 /// just below; a marker of a transaction costs one more step; compaction may leave long gaps.
-const LOOK_BACK: [i64; 3] = [1, 32, LOOK_BACK_MAX];
-/// How far below a position a record is looked for at once.
-pub const LOOK_BACK_MAX: i64 = 1024;
+const LOOK_BACK: [i64; 3] = [1, 32, 1024];
 /// Further steps, where the last record has to be known wherever it lies: many aborted ones may lie behind it.
 const LOOK_FAR: [i64; 4] = [1 << 15, 1 << 20, 1 << 25, i64::MAX];
 /// Longest wait in one poll.

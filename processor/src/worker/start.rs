@@ -16,17 +16,12 @@ use super::lease::Lease;
 use super::memory::Memory;
 use super::{Message, Shared};
 use crate::crash::{self, Step};
-use crate::kafka::{
-    Admin, Assigned, KafkaError, LOOK_BACK_MAX, TopicInfo, TopicPartition, WitnessCheck,
-};
+use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
 use crate::store::progress::{self, Row, Topic};
 use crate::store::{Acquire, Session, StoreError, register};
 
 /// Wait before asking again while Kafka or the database is away.
 const WAIT: Duration = Duration::from_millis(500);
-
-/// How often, at most, the last record of a partition is looked for further back.
-const LOOKS_BACK_MAX: usize = 100;
 
 /// What was found out about an assignment.
 #[derive(Debug)]
@@ -285,26 +280,19 @@ impl Starter {
         patience.bounded::<_, StoreError>(bound).await
     }
 
-    /// Behind the last record from `position` on: nothing but markers of transactions and gaps may lie between it
-    /// and the partition's end, and what is not there is never read. Where these are many, the end itself.
+    /// Behind the last record from `position` on: markers of transactions and aborted records may lie between it
+    /// and the partition's end, and they are never read.
     async fn end_of(
         &self,
         partition: &TopicPartition,
         position: i64,
         high: i64,
     ) -> Result<i64, KafkaError> {
-        let mut below = high;
-        for _ in 0..LOOKS_BACK_MAX {
-            if below <= position {
-                return Ok(position);
-            }
-            let found = self.admin.witnesses_before(&[(partition.clone(), below)]).await?;
-            if let Some(last) = found.get(partition) {
-                return Ok(last.offset.saturating_add(1));
-            }
-            below = below.saturating_sub(LOOK_BACK_MAX);
+        if high <= position {
+            return Ok(position);
         }
-        Ok(high)
+        let found = self.admin.last_records(&[(partition.clone(), high)]).await?;
+        Ok(found.get(partition).map_or(position, |last| last.offset.saturating_add(1)))
     }
 
     async fn check(
