@@ -222,7 +222,8 @@ CREATE TABLE oncely.effect (
 CREATE INDEX effect_open ON oncely.effect (lane, version) WHERE settled_at IS NULL;
 CREATE INDEX effect_due ON oncely.effect (connector, name, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX effect_claimed ON oncely.effect (worker) WHERE worker IS NOT NULL;
-CREATE INDEX effect_blocked ON oncely.effect (connector) WHERE status = 'waiting' AND due_at IS NULL;
+CREATE INDEX effect_blocked ON oncely.effect (connector, name) INCLUDE (lane)
+    WHERE status = 'waiting' AND due_at IS NULL;
 CREATE INDEX effect_held ON oncely.effect (lane) WHERE status = 'held';
 CREATE INDEX effect_age ON oncely.effect USING brin (created_at);
 
