@@ -49,7 +49,7 @@ pub use connection::{Session, Settings, begin};
 pub use error::StoreError;
 pub use migrate::SchemaError;
 /// The driver's own types, for those who hold a connection without asking anything themselves.
-pub use sqlx::{Acquire, Connection, Error as DriverError, PgConnection};
+pub use sqlx::{Connection, Error as DriverError, PgConnection};
 
 #[cfg(test)]
 pub(crate) mod database_tests;

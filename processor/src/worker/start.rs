@@ -18,7 +18,7 @@ use super::{Message, Shared};
 use crate::crash::{self, Step};
 use crate::kafka::{Admin, Assigned, KafkaError, TopicInfo, TopicPartition, WitnessCheck};
 use crate::store::progress::{self, Row, Topic};
-use crate::store::{Acquire, Session, StoreError, register};
+use crate::store::{Session, StoreError, register};
 
 /// Wait before asking again while Kafka or the database is away.
 const WAIT: Duration = Duration::from_millis(500);
@@ -257,7 +257,8 @@ impl Starter {
         });
         let patience = self.session.patience();
         let create = async {
-            let mut tx = self.session.connection().await?.begin().await?;
+            // A failover that is put on record meanwhile sees these rows.
+            let mut tx = self.session.begin().await?;
             for (partition, position) in starts {
                 progress::create(&mut tx, topic, partition, position, why.as_deref()).await?;
             }
