@@ -6,7 +6,7 @@ SELECT u.entity AS "entity!", p.version AS "passed?", a.versions AS "ahead?", h.
        d.record_partition AS "partition?", d.record_offset AS "offset?", d.bytes AS "bytes?",
        d.age_ms AS "age_ms?", d.overdue AS "overdue?", d.untimed AS "untimed?"
 FROM UNNEST($1::uuid[]) AS u (entity)
-LEFT JOIN oncely.passed AS p ON p.entity = u.entity
+LEFT JOIN LATERAL (SELECT n.version FROM oncely.passed AS n WHERE n.entity = u.entity LIMIT 1) AS p ON true
 LEFT JOIN LATERAL (
     SELECT array_agg(o.version) AS versions
     FROM (SELECT n.version FROM oncely.ahead AS n WHERE n.entity = u.entity ORDER BY n.version LIMIT 200) AS o
