@@ -5,7 +5,7 @@
 //! the pipeline takes nothing new while they are too many; Kafka keeps the rest. Repeats wait with the others.
 //!
 //! Held ones are not counted: they wait for a person. But calls that come to be held while a provider is away
-//! are no room for more of their kind, so while a circuit is open the intake goes on only when nothing is left
+//! are no room for more of their kind, so while a circuit is open the intake goes on only when nothing is due
 //! that could close it.
 
 use std::sync::atomic::{AtomicBool, Ordering};

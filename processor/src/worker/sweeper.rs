@@ -387,7 +387,9 @@ impl Sweeper {
         let (id, max_open_effects) = (shared.connector_id, shared.backlog.max());
         let connection = self.session.connection().await?;
         let open = sweep::backlog(connection, id, max_open_effects).await?;
-        let off = shared.lanes.iter().flatten().any(|lane| lane.open().is_some());
+        // With nothing due, no call could find out that the provider is back.
+        let mut lanes = shared.lanes.iter().flatten();
+        let off = lanes.any(|lane| lane.open().is_some() && lane.has_backlog());
         let remedy = "look at what the effects wait for: oncely effects list --status waiting";
         match shared.backlog.counted(open, off) {
             Some(Turn::Full) => tracing::error!(
