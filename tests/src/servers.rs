@@ -1,11 +1,12 @@
 //! One Kafka and one PostgreSQL for all stories of a test program; they end with it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use oncely_rig::kafka::{Kafka, KafkaOptions};
 use oncely_rig::pooler::Pooler;
-use oncely_rig::postgres::{Cluster, PostgresOptions};
+use oncely_rig::postgres::{Binaries, Cluster, PostgresOptions};
 
 /// The broker that stories share. Each story has topics and a group of its own.
 pub fn kafka() -> &'static Kafka {
@@ -44,6 +45,23 @@ pub async fn pooler(cluster: &Cluster) -> Pooler {
 /// How the shared cluster is made, and the clusters of stories that break one.
 pub fn options() -> PostgresOptions {
     PostgresOptions::quick().with("max_connections", "400")
+}
+
+/// Programs of the PostgreSQL that people have from their distribution. Where none is installed, CI unpacks
+/// its package beside the cache: nothing is installed, and no service is started; elsewhere `None`.
+pub fn distribution() -> Option<PathBuf> {
+    if let Some(found) = Binaries::packaged() {
+        return Some(found.dir().to_path_buf());
+    }
+    if std::env::var_os("CI").is_none() {
+        eprintln!("not run: no PostgreSQL of the distribution is installed (CI=true unpacks one)");
+        return None;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("postgres/fetch-distribution");
+    let output = Command::new(script).output().unwrap();
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the distribution's PostgreSQL could not be unpacked");
+    Some(PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()))
 }
 
 /// The program under test: built with this crate from the same source file, so never stale.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{EffectLines, usage};
 use oncely_tests::world::Plan;
-use oncely_tests::{Wiring, World};
+use oncely_tests::{Wiring, World, servers};
 use serde_json::{Value, json};
 
 const INVOICES: usize = 40;
@@ -72,9 +72,22 @@ const KEYED: [(&str, &str); 2] = [("parse.key", "true"), ("key.separator", "|")]
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invoices_as_plain_json_are_billed_and_mailed_once() {
+    drop(bills_and_mails(|plan| plan).await);
+}
+
+/// People have the PostgreSQL of their distribution: all statements and migrations work there too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_distributions_postgresql_does_the_main_job_too() {
+    let Some(bin_dir) = servers::distribution() else { return };
+    let world = bills_and_mails(|plan| plan.postgres_from(bin_dir.clone())).await;
+    assert_eq!(world.postgres().bin_dir(), bin_dir);
+    let version = world.sql("SHOW server_version").await[0][0].clone().unwrap();
+    assert!(version.to_lowercase().contains("debian") || version.contains("Ubuntu"), "{version}");
+}
+
+async fn bills_and_mails(planned: impl Fn(Plan) -> Plan) -> World {
     let effects = [("settle", "/v1/charges"), ("receipt", "/emails")];
-    let plan = example("invoice-paid", "billing.invoices.v1", &effects);
-    let mut world = plan.start().await;
+    let mut world = planned(example("invoice-paid", "billing.invoices.v1", &effects)).start().await;
     (1..=INVOICES).for_each(|number| world.owe_all(&World::invoice(number)));
     world.provider.set_latency(Duration::from_millis(20));
     world.run().await;
@@ -98,6 +111,7 @@ async fn invoices_as_plain_json_are_billed_and_mailed_once() {
     let said = world.oncely(&["explain", &id, "--tenant", "acct_7"]).await;
     assert!(said.ok, "{said:?}");
     world.check_invariants().await;
+    world
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

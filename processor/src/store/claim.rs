@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncely_core::effect::next::History;
+use oncely_core::effect::request::Request;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_as};
@@ -11,6 +12,14 @@ use uuid::Uuid;
 
 use super::columns::{elapsed, key, keys, uuids};
 use super::error::{Result, StoreError};
+
+/// A request as it is on record, or why its bytes are none.
+pub type Stored = std::result::Result<Request, String>;
+
+/// Reads a request that is on record.
+pub fn stored(bytes: &[u8]) -> Stored {
+    Request::from_bytes(bytes).map_err(|error| error.to_string())
+}
 
 /// One claimed effect, with all that is needed to send it and to decide what follows.
 #[derive(Clone, Debug)]
@@ -23,7 +32,7 @@ pub struct Claim {
     pub tenant: Box<str>,
     pub business_id: Box<str>,
     /// `None`: to be rendered from results now, and stored before it is sent.
-    pub request: Option<Vec<u8>>,
+    pub request: Option<Stored>,
     pub after: Vec<Key>,
     pub history: Recorded,
 }
@@ -63,7 +72,7 @@ impl From<ClaimRow> for Claim {
             version: row.version,
             tenant: row.tenant.into(),
             business_id: row.business_id.into(),
-            request: row.request,
+            request: row.request.as_deref().map(stored),
             after: keys(row.after_keys),
             history: Recorded::of(
                 (row.attempts, row.failures, row.lookups),

@@ -1,5 +1,6 @@
 //! Metrics of one connector, with every handle of the hot path looked up beforehand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_core::connector::{AfterWait, Connector, EffectBody};
@@ -71,7 +72,7 @@ fn model(body: &EffectBody) -> Option<&str> {
 #[derive(Debug)]
 pub struct ConnectorMetrics {
     name: Box<str>,
-    families: Families,
+    families: Arc<Families>,
     consumed: Vec<(Box<str>, Count)>,
     released: Count,
     outcomes: Vec<Count>,
@@ -96,7 +97,7 @@ pub struct ConnectorMetrics {
 }
 
 impl ConnectorMetrics {
-    pub(super) fn new(families: &Families, shape: &ConnectorShape<'_>) -> Self {
+    pub(super) fn new(families: &Arc<Families>, shape: &ConnectorShape<'_>) -> Self {
         let name = shape.name;
         families.connector_info.with([name, shape.owner, shape.group]).set(1);
         families.kafka_fatal_errors.with([name]);
@@ -154,7 +155,7 @@ impl ConnectorMetrics {
                 .flat_map(|kind| Published::ALL.iter().map(move |how| (kind, how)))
                 .map(|(kind, how)| families.outbox_records.with([name, kind, how.as_str()]))
                 .collect(),
-            families: families.clone(),
+            families: Arc::clone(families),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -20,7 +20,9 @@ use crate::config::{Log, LogFormat};
 /// # Errors
 /// [`TelemetryError::Filter`] when the filter cannot be read, [`TelemetryError::LoggingTwice`].
 pub fn init(log: &Log) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::try_new(&log.filter)
+    let filter: Targets = log
+        .filter
+        .parse()
         .map_err(|source| TelemetryError::Filter { filter: log.filter.clone(), source })?;
     if log.plain_business_ids {
         super::show_business_ids();

@@ -3,6 +3,8 @@
 //! Gives: handles, and the text that Prometheus scrapes. Labels are closed sets, so that the number
 //! of series is fixed once the connectors are loaded.
 
+use std::sync::Arc;
+
 use prometheus::{Registry, TextEncoder};
 
 use oncely_core::effect::status::Status;
@@ -15,11 +17,11 @@ use super::metric::Metric;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
-    pub(super) families: Families,
+    pub(super) families: Arc<Families>,
 }
 
 /// Every family, under the name of its [`Metric`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Families {
     pub(super) events_consumed: Counters<2>,
     pub(super) events_released: Counters<1>,
@@ -81,7 +83,7 @@ impl Metrics {
     /// A mistake in this crate; a test makes sure that there is none.
     pub fn new() -> Result<Self, TelemetryError> {
         let registry = Registry::new();
-        let families = Families::register(&registry)?;
+        let families = Arc::new(Families::register(&registry)?);
         families.build_info.with([env!("CARGO_PKG_VERSION")]).set(1);
         families.workers_declared_dead.with([]);
         families.leases_lost.with([]);

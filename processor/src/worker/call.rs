@@ -8,7 +8,6 @@ use oncely_connectors::effect::performer::{Asked, Performed};
 use oncely_core::effect::lookup::{Finding, LookedUp};
 use oncely_core::effect::next::{Act, Why, act};
 use oncely_core::effect::outcome::{Attempt, Outcome};
-use oncely_core::effect::request::Request;
 
 use super::claims::Held;
 use super::lane::Lane;
@@ -90,20 +89,20 @@ async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     if let Some(why) = &held.unrenderable {
         return How::Refused(why.clone());
     }
-    let Some(bytes) = &claim.request else {
-        return How::Refused(
-            "the request was removed by retention before it could be sent".to_owned(),
-        );
+    let request = match &claim.request {
+        Some(Ok(request)) => request,
+        Some(Err(why)) => return How::Refused(format!("the stored request cannot be read: {why}")),
+        None => {
+            return How::Refused(
+                "the request was removed by retention before it could be sent".to_owned(),
+            );
+        }
     };
-    let request = match Request::from_bytes(bytes) {
-        Ok(request) => request,
-        Err(error) => return How::Refused(format!("the stored request cannot be read: {error}")),
-    };
-    if let Some(moved) = lane.performer.moved(&request) {
+    if let Some(moved) = lane.performer.moved(request) {
         // What may go there was turned when it was claimed: this one goes back, to be claimed anew.
         return moved::note(&moved, &claim.history).map_or(How::Unsent, How::Moved);
     }
-    if let Some(why) = lane.endpoints.as_ref().and_then(|endpoints| endpoints.refusal(&request)) {
+    if let Some(why) = lane.endpoints.as_ref().and_then(|endpoints| endpoints.refusal(request)) {
         return How::Refused(why);
     }
     let (lease, worker, is_connected) = (lease.clone(), held.worker, AtomicBool::new(false));
@@ -119,10 +118,10 @@ async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
         crash::soon_after(Step::Request);
         may_send
     };
-    match lane.performer.perform(&claim.key, &claim.tenant, &request, may_send).await {
+    match lane.performer.perform(&claim.key, &claim.tenant, request, may_send).await {
         Performed::Attempted(attempt) => {
             if let Some(endpoints) = &lane.endpoints {
-                endpoints.answered(&request, &attempt);
+                endpoints.answered(request, &attempt);
             }
             How::Attempted(attempt)
         }
@@ -180,7 +179,7 @@ mod tests {
             version: 0,
             tenant: "t".into(),
             business_id: "b".into(),
-            request: Some(b"a request".to_vec()),
+            request: Some(Err("no request".to_owned())),
             after: Vec::new(),
             history: Recorded::default(),
         };

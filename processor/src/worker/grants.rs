@@ -9,7 +9,7 @@ use oncely_core::key::Key;
 
 use super::claims::Held;
 use super::lane::Lane;
-use crate::store::claim::{Claim, Recorded};
+use crate::store::claim::{Claim, Recorded, stored};
 
 /// Slots taken for effects of the plan that are ready: these are claimed in the transaction.
 /// Dropped before [`Grants::keep`], the slots go back.
@@ -64,7 +64,7 @@ impl<'a> Grants<'a> {
                 version: effect.version,
                 tenant: effect.tenant.clone(),
                 business_id: effect.business_id.clone(),
-                request: effect.request.clone(),
+                request: effect.request.as_deref().map(stored),
                 after: effect.after.clone(),
                 history: Recorded::default(),
             };

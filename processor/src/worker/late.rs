@@ -60,13 +60,12 @@ pub(super) async fn render_missing(
         match what {
             Missing::Request(rule) => {
                 let made = in_scope(connector, held, &sources, |scope| {
-                    let request = render::request(rule, scope);
-                    request.map(|request| request.to_bytes()).map_err(|error| super::chain(&error))
+                    render::request(rule, scope).map_err(|error| super::chain(&error))
                 });
                 match made {
-                    Ok(bytes) => {
-                        rendered.push((held.claim.key, bytes.clone()));
-                        held.claim.request = Some(bytes);
+                    Ok(request) => {
+                        rendered.push((held.claim.key, request.to_bytes()));
+                        held.claim.request = Some(Ok(request));
                     }
                     Err(why) => held.unrenderable = Some(why),
                 }

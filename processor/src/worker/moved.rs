@@ -33,9 +33,8 @@ pub(super) async fn readdress(
             continue;
         }
         lane.tell_moved(&moved);
-        let bytes = request.to_bytes();
-        turned.push((held.claim.key, bytes.clone()));
-        held.claim.request = Some(bytes);
+        turned.push((held.claim.key, request.to_bytes()));
+        held.claim.request = Some(Ok(request.clone()));
     }
     if turned.is_empty() {
         return Ok(());
@@ -45,8 +44,7 @@ pub(super) async fn readdress(
 
 /// Whether a claim's request was made for another host than the file now names.
 pub(super) fn moved(lane: &Lane, held: &Held) -> Option<Moved> {
-    let request = Request::from_bytes(held.claim.request.as_deref()?).ok()?;
-    lane.performer.moved(&request)
+    lane.performer.moved(held.claim.request.as_ref()?.as_ref().ok()?)
 }
 
 /// The request to send there, if it may be sent there.

@@ -1,6 +1,6 @@
 //! What a story is made from.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -29,6 +29,7 @@ pub struct Plan {
     pub(super) env: Vec<(String, String)>,
     brokers: u16,
     own_postgres: bool,
+    postgres_bin: Option<PathBuf>,
     small_disk: Option<u64>,
     pooled: bool,
     sampled: bool,
@@ -46,6 +47,7 @@ impl Plan {
             env: Vec::new(),
             brokers: 0,
             own_postgres: false,
+            postgres_bin: None,
             small_disk: None,
             pooled: false,
             sampled: true,
@@ -94,6 +96,13 @@ impl Plan {
         self
     }
 
+    /// A PostgreSQL of the story's own, with the programs of this directory.
+    #[must_use]
+    pub fn postgres_from(mut self, bin_dir: PathBuf) -> Self {
+        (self.own_postgres, self.postgres_bin) = (true, Some(bin_dir));
+        self
+    }
+
     /// A PostgreSQL of the story's own whose tables lie on a disk of so many bytes, to be filled up.
     #[must_use]
     pub fn small_disk(mut self, bytes: u64) -> Self {
@@ -125,7 +134,8 @@ impl Plan {
     /// Makes all of it; no worker runs yet.
     pub async fn start(self) -> World {
         let cluster = if self.own_postgres {
-            let options = PostgresOptions { small_disk: self.small_disk, ..servers::options() };
+            let (small_disk, bin_dir) = (self.small_disk, self.postgres_bin.clone());
+            let options = PostgresOptions { small_disk, bin_dir, ..servers::options() };
             ClusterOf::Own(Box::new(Cluster::start(&options).await.unwrap()))
         } else {
             ClusterOf::Shared(servers::postgres())

@@ -143,13 +143,12 @@ fn record_of(held: &Held) -> Result<(Box<str>, Option<Box<str>>), String> {
     if let Some(why) = &held.unrenderable {
         return Err(why.clone());
     }
-    let bytes = held.claim.request.as_deref();
-    let bytes = bytes.ok_or("the record was removed by retention before it could be sent")?;
-    match Request::from_bytes(bytes) {
-        Ok(Request::Record(record)) => Ok((record.topic, record.key)),
-        Ok(Request::Http(_) | Request::Email(_)) => {
+    match &held.claim.request {
+        Some(Ok(Request::Record(record))) => Ok((record.topic.clone(), record.key.clone())),
+        Some(Ok(Request::Http(_) | Request::Email(_))) => {
             Err("the effect was of another type when it was owed".to_owned())
         }
-        Err(error) => Err(format!("the record cannot be read: {error}")),
+        Some(Err(why)) => Err(format!("the record cannot be read: {why}")),
+        None => Err("the record was removed by retention before it could be sent".to_owned()),
     }
 }

@@ -1,12 +1,11 @@
 //! A private cluster: made, killed, frozen, started again, gone.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use oncely_rig::RigError;
-use oncely_rig::places::{self, Scratch};
-use oncely_rig::postgres::{Binaries, Cluster, PostgresOptions};
+use oncely_rig::places::Scratch;
+use oncely_rig::postgres::{Cluster, PostgresOptions};
 use oncely_rig::proxy::{Direction, Mode, Proxy};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -99,35 +98,4 @@ async fn missing_binaries_are_an_error_that_names_the_remedy() {
     let options = PostgresOptions { bin_dir, ..PostgresOptions::default() };
     let error = Cluster::start(&options).await.unwrap_err().to_string();
     assert!(error.contains("/nonexistent") && error.contains("tests/postgres/fetch"), "{error}");
-}
-
-/// Oncely also runs on the PostgreSQL that people have from their distribution. Where none is installed,
-/// its package is unpacked beside the cache: nothing is installed, and no service is started.
-#[tokio::test]
-async fn the_distributions_postgresql_works_too() {
-    let Some(bin_dir) = distribution() else {
-        assert!(std::env::var_os("CI").is_none(), "no PostgreSQL of the distribution, see above");
-        eprintln!("not run: no PostgreSQL of the distribution is installed (CI=true unpacks one)");
-        return;
-    };
-    let options = PostgresOptions { bin_dir: Some(bin_dir.clone()), ..PostgresOptions::quick() };
-    let cluster = Cluster::start(&options).await.unwrap();
-    assert_eq!(cluster.bin_dir(), bin_dir);
-    let mut wire = cluster.connect("postgres").await.unwrap();
-    let version = wire.value("SHOW server_version").await.unwrap();
-    assert!(version.to_lowercase().contains("debian") || version.contains("Ubuntu"), "{version}");
-}
-
-fn distribution() -> Option<PathBuf> {
-    if let Some(found) = Binaries::packaged() {
-        return Some(found.dir().to_path_buf());
-    }
-    std::env::var_os("CI")?;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../postgres/fetch-distribution");
-    let output = Command::new(script).output().unwrap();
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "the distribution's PostgreSQL could not be unpacked");
-    let bin = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-    assert!(bin.starts_with(places::cache_dir()));
-    Some(bin)
 }
