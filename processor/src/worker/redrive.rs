@@ -33,6 +33,10 @@ use crate::task::Stopped;
 
 /// Records decided in one transaction.
 const SLICE: i64 = 200;
+/// Entities with something due that one look takes: it passes all that wait, so it takes many.
+const DUE_MAX: i64 = 5_000;
+/// Of them in one transaction.
+const DUE_SLICE: usize = 200;
 /// How often all deferred events are looked at, whether their turn has come unseen.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
@@ -100,7 +104,7 @@ impl Redriver {
         let look = if is_time { Look::All } else { Look::Young };
         let due = self.session.patience().bounded(async {
             let when = (look, shared.read_until.get());
-            deferred::due(self.session.connection().await?, id, may_wait, when, SLICE).await
+            deferred::due(self.session.connection().await?, id, may_wait, when, DUE_MAX).await
         });
         let due = match due.await {
             Ok(due) => due,
@@ -112,12 +116,17 @@ impl Redriver {
             }
             return Ok(());
         }
-        let report = self.writer.release(due).await?;
-        if report.released > 0 {
-            // There may be more than one look takes.
-            shared.redrive.notify_one();
+        for slice in due.chunks(DUE_SLICE) {
+            if *self.stop.borrow() {
+                break;
+            }
+            let report = self.writer.release(slice.to_vec()).await?;
+            if report.released > 0 {
+                // There may be more than one look takes.
+                shared.redrive.notify_one();
+            }
+            self.pipeline.send(Message::Claimed(report.claimed));
         }
-        self.pipeline.send(Message::Claimed(report.claimed));
         Ok(())
     }
 
