@@ -20,6 +20,22 @@ pub fn postgres() -> &'static Cluster {
     POSTGRES.get_or_init(|| lasting(async { Cluster::start(&options()).await.unwrap() }))
 }
 
+/// Name of a database of the shared PostgreSQL that has the schema and nothing else. Stories begin with a copy
+/// of it: the migrations of two hundred stories would take a tenth of their time.
+pub fn migrated() -> &'static str {
+    const NAME: &str = "migrated";
+    static MADE: OnceLock<()> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let cluster = postgres();
+        lasting(async { cluster.create_database(NAME).await.unwrap() });
+        let mut migrate = Command::new(program());
+        migrate.args(["migrate", "up"]).env("ONCELY_DATABASE_URL", cluster.url(NAME));
+        let output = migrate.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    });
+    NAME
+}
+
 /// Server connections of a pooler: fewer than the sessions of one worker.
 const POOLED: u16 = 8;
 

@@ -214,7 +214,7 @@ async fn k16_a_time_counts_what_lies_before_aborted_records_and_not_these() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn k12_a_topic_made_anew_does_not_hold_up_a_time_for_ever() {
-    let mut wiring = wiring("gap-anew", "{ wait: 1s, then: apply, first: 1 }");
+    let mut wiring = wiring("gap-anew", "{ wait: 10m, then: apply, first: 1 }");
     (wiring.open_effects_max, wiring.offset_wait) = (5, "0s");
     let mut world = World::plan(wiring).partitions(1).unsampled().start().await;
     let worker = world.run().await;
@@ -228,6 +228,7 @@ async fn k12_a_topic_made_anew_does_not_hold_up_a_time_for_ever() {
     let paused = "oncely_intake_paused";
     world.until("a pause", async || world.workers[worker].metric(paused, "").await == 1.0).await;
     world.event(&Event::paid(&World::invoice(31), 1), 0, Fate::Ignored).await;
+    world.sql("UPDATE oncely.deferred SET due_at = now()").await;
     let over = "SELECT count(*) FROM oncely.deferred WHERE due_at < now() - interval '2s' AND closed_at IS NULL";
     world.until_count("its time to come", over, 1).await;
     // What lay there is gone, and with it whatever would have been waited for.

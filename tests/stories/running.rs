@@ -140,3 +140,22 @@ async fn a_throttle_that_outlives_the_retry_plan_uses_none_of_it_up() {
     assert_eq!(world.effects_in("done").await, 1, "nothing is held for a person");
     world.check_invariants().await;
 }
+
+/// A busy topic leaves more behind than one look of retention removes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b25_retention_keeps_up_with_what_grows_too_old() {
+    let mut world = World::plan(Wiring::invoices("behind").effects([charge()])).start().await;
+    world.run().await;
+    world.pay_many(1, 6, 2).await;
+    world.settled().await;
+    let old = "INSERT INTO oncely.inbox (key, fingerprint, first_offset, first_partition, source, outcome, tenant,
+                                         first_seen_at)
+               SELECT gen_random_uuid(), fingerprint, first_offset, first_partition, source, 'ignored', tenant,
+                      now() - interval '1000 days'
+               FROM (SELECT * FROM oncely.inbox LIMIT 1) AS one, generate_series(1, 30000)";
+    world.sql(old).await;
+    let left =
+        "SELECT count(*) FROM oncely.inbox WHERE first_seen_at < now() - interval '999 days'";
+    world.until_count("retention to come by all of it", left, 0).await;
+    world.check_invariants().await;
+}

@@ -42,8 +42,11 @@ const SLOW_EVERY: Duration = Duration::from_secs(1);
 const BLOCKED_EVERY: Duration = Duration::from_secs(2);
 /// How often own claims are compared without any sign of loss.
 const ADOPT_EVERY: Duration = Duration::from_secs(10);
-/// How often retention removes a slice.
+/// How often retention looks for what is too old, when the last look left none of it.
 const RETENTION_EVERY: Duration = Duration::from_secs(5);
+/// Rows of each kind that one look of retention removes at most. Where so many were left it looks again at the next
+/// turn: a busy topic leaves more behind in five seconds than one statement should remove.
+const REMOVED_MAX: i64 = 2_000;
 /// How often it is put on record that somebody runs the connector.
 const SEEN_EVERY: Duration = Duration::from_secs(30);
 /// Rows that one step takes at most.
@@ -116,7 +119,12 @@ impl Sweeper {
                 swept = counted.map(|next| backlog_at = clock::now().checked_add(next));
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
-                swept = self.session.patience().bounded(self.retention()).await;
+                let removed = self.session.patience().bounded(self.retention()).await;
+                swept = removed.map(|all| {
+                    if !all {
+                        retention_last = None
+                    }
+                });
             }
             // Where something was lost, it may be the connector's own row.
             if std::mem::replace(&mut generation, self.session.generation()) != generation {
@@ -434,7 +442,8 @@ impl Sweeper {
         Ok(())
     }
 
-    async fn retention(&mut self) -> Result<(), StoreError> {
+    /// Removes what is too old; `false`: some of it is left.
+    async fn retention(&mut self) -> Result<bool, StoreError> {
         let shared = Arc::clone(&self.shared);
         let kept = shared.connector.retention;
         let id = shared.connector_id;
@@ -443,22 +452,26 @@ impl Sweeper {
         let undone = effects.iter().filter_map(|rule| rule.compensates.as_ref());
         let undone = undone.filter_map(|undone| effects.get(undone.effect));
         let undoable: Vec<String> = undone.map(|rule| rule.id.to_string()).collect();
-        for (expired, kept_ms) in [
+        let mut kinds = vec![
             (Expired::Closed, kept.dedupe_ms),
             (Expired::Payloads, kept.payloads_ms),
             (Expired::Results, kept.payloads_ms),
             (Expired::Parked, kept.payloads_ms),
             (Expired::Deferred, kept.payloads_ms),
-        ] {
-            sweep::remove(connection, expired, id, kept_ms, SLICE, &undoable).await?;
-        }
+        ];
         if shared.connector.state.is_some() {
-            sweep::remove(connection, Expired::Passed, id, kept.dedupe_ms, SLICE, &[]).await?;
+            kinds.push((Expired::Passed, kept.dedupe_ms));
         }
         if super::outbox::is_used(&shared.connector) {
-            sweep::remove(connection, Expired::Outbox, id, kept.payloads_ms, SLICE, &[]).await?;
+            kinds.push((Expired::Outbox, kept.payloads_ms));
         }
-        Ok(())
+        let mut all = true;
+        for (expired, kept_ms) in kinds {
+            let removed =
+                sweep::remove(connection, expired, id, kept_ms, REMOVED_MAX, &undoable).await?;
+            all &= i64::try_from(removed).is_ok_and(|removed| removed < REMOVED_MAX);
+        }
+        Ok(all)
     }
 }
 

@@ -179,6 +179,17 @@ impl Cluster {
         self.connect("postgres").await?.run(&statement).await.map(drop)
     }
 
+    /// Makes a database that begins as a copy of `template`, to which nobody may be connected.
+    ///
+    /// # Errors
+    /// `Sql` when there is one of that name, or no such template.
+    pub async fn copy_database(&self, template: &str, name: &str) -> Result<(), RigError> {
+        let quoted = |name: &str| name.replace('"', "\"\"");
+        let (name, template) = (quoted(name), quoted(template));
+        let statement = format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\"");
+        self.connect("postgres").await?.run(&statement).await.map(drop)
+    }
+
     /// Removes a database; who is connected to it is thrown out.
     ///
     /// # Errors

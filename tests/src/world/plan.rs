@@ -170,7 +170,12 @@ impl Plan {
                 KafkaOf::Own(kafka) => &**kafka,
             },
         );
-        cluster_ref.create_database(&name).await.unwrap();
+        let migrated = matches!(cluster, ClusterOf::Shared(_)) && !self.pooled;
+        if migrated {
+            cluster_ref.copy_database(servers::migrated(), &name).await.unwrap();
+        } else {
+            cluster_ref.create_database(&name).await.unwrap();
+        }
         kafka_ref.create_topic(&self.wiring.topic, self.partitions, &[]).await.unwrap();
         let scratch = Scratch::new(None, &name).unwrap();
         let mut options = ProviderOptions::new(scratch.path().join("provider.log"));
@@ -213,8 +218,10 @@ impl Plan {
             scratch,
         };
         world.write_wiring();
-        let said = world.oncely(&["migrate", "up"]).await;
-        assert!(said.ok, "{said:?}");
+        if !migrated {
+            let said = world.oncely(&["migrate", "up"]).await;
+            assert!(said.ok, "{said:?}");
+        }
         world
     }
 }
