@@ -11,7 +11,8 @@
 //! - [`deferred`] – events that wait for others of their entity
 //! - [`call`], [`lane`] – one call of a provider; slots, rates and halts of one effect
 //! - [`settler`], [`prepared`] – outcomes on record and what follows from them, next effects claimed
-//! - [`sweeper`] – due effects, claims of the dead, own lost claims, retention
+//! - [`sweeper`] – due effects, claims of the dead, own lost claims
+//! - [`retention`] – removes what is too old
 //! - [`start`], [`keeper`], [`waiting`] – where partitions begin, how far they are, what they wait for
 //! - [`memory`] – whether it outlives what can come again
 //! - [`backlog`] – how much may be open before nothing new is taken
@@ -56,6 +57,7 @@ mod recent;
 mod records;
 mod redrive;
 mod report;
+mod retention;
 mod run;
 mod settler;
 mod start;

@@ -20,7 +20,7 @@ use super::lease::Lease;
 use super::lines::{self, Written};
 use super::mailbox::Mailbox;
 use super::prepared::tell;
-use super::{Message, Shared};
+use super::{Message, Shared, retention};
 use crate::clock::{self, Moment};
 use crate::crash::{self, Step};
 use crate::http::Health;
@@ -29,7 +29,7 @@ use crate::store::claim;
 use crate::store::deferred;
 use crate::store::parked;
 use crate::store::settle;
-use crate::store::sweep::{self, Expired, Takeover};
+use crate::store::sweep::{self, Takeover};
 use crate::store::{self, Session, StoreError, register};
 use crate::store::{lease, progress};
 use crate::task::Stopped;
@@ -44,9 +44,6 @@ const BLOCKED_EVERY: Duration = Duration::from_secs(2);
 const ADOPT_EVERY: Duration = Duration::from_secs(10);
 /// How often retention looks for what is too old, when the last look left none of it.
 const RETENTION_EVERY: Duration = Duration::from_secs(5);
-/// Rows of each kind that one look of retention removes at most. Where so many were left it looks again at the next
-/// turn: a busy topic leaves more behind in five seconds than one statement should remove.
-const REMOVED_MAX: i64 = 2_000;
 /// How often it is put on record that somebody runs the connector.
 const SEEN_EVERY: Duration = Duration::from_secs(30);
 /// Rows that one step takes at most.
@@ -119,7 +116,7 @@ impl Sweeper {
                 swept = counted.map(|next| backlog_at = clock::now().checked_add(next));
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
-                let removed = self.session.patience().bounded(self.retention()).await;
+                let removed = self.session.patience().bounded(self.remove_old()).await;
                 swept = removed.map(|all| {
                     if !all {
                         retention_last = None
@@ -442,36 +439,10 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Removes what is too old; `false`: some of it is left.
-    async fn retention(&mut self) -> Result<bool, StoreError> {
+    /// Gives whether nothing is left that is too old.
+    async fn remove_old(&mut self) -> Result<bool, StoreError> {
         let shared = Arc::clone(&self.shared);
-        let kept = shared.connector.retention;
-        let id = shared.connector_id;
-        let connection = self.session.connection().await?;
-        let effects = &shared.connector.effects;
-        let undone = effects.iter().filter_map(|rule| rule.compensates.as_ref());
-        let undone = undone.filter_map(|undone| effects.get(undone.effect));
-        let undoable: Vec<String> = undone.map(|rule| rule.id.to_string()).collect();
-        let mut kinds = vec![
-            (Expired::Closed, kept.dedupe_ms),
-            (Expired::Payloads, kept.payloads_ms),
-            (Expired::Results, kept.payloads_ms),
-            (Expired::Parked, kept.payloads_ms),
-            (Expired::Deferred, kept.payloads_ms),
-        ];
-        if shared.connector.state.is_some() {
-            kinds.push((Expired::Passed, kept.dedupe_ms));
-        }
-        if super::outbox::is_used(&shared.connector) {
-            kinds.push((Expired::Outbox, kept.payloads_ms));
-        }
-        let mut all = true;
-        for (expired, kept_ms) in kinds {
-            let removed =
-                sweep::remove(connection, expired, id, kept_ms, REMOVED_MAX, &undoable).await?;
-            all &= i64::try_from(removed).is_ok_and(|removed| removed < REMOVED_MAX);
-        }
-        Ok(all)
+        retention::remove_old(self.session.connection().await?, &shared).await
     }
 }
 
