@@ -325,7 +325,9 @@ CREATE TABLE oncely.parked (
     CHECK (NOT release OR redrive_at IS NOT NULL),
     CHECK ((holds IS NULL) = (held_version IS NULL))
 );
-CREATE UNIQUE INDEX parked_record ON oncely.parked (source, record_partition, record_offset)
+-- A log that was cut off has other records at the same places: they are told apart by their time and content.
+CREATE UNIQUE INDEX parked_record ON oncely.parked
+    (source, record_partition, record_offset, coalesce(record_timestamp, -1), md5(coalesce(value, '')))
     WHERE effect IS NULL;
 CREATE UNIQUE INDEX parked_effect ON oncely.parked (effect) WHERE effect IS NOT NULL;
 CREATE INDEX parked_newest ON oncely.parked (kind, connector, parked_at);

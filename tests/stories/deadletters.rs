@@ -238,3 +238,66 @@ async fn k17_a_conflict_waits_for_a_verdict_and_is_run_beside_what_is_known() {
     world.stop_all().await;
     assert_eq!(world.provider.read_log().unwrap().repeated().len(), 0);
 }
+
+/// Offsets begin again in a topic that is made anew, and after a log was cut off: what lies at an old place is another
+/// record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k9_k12_another_record_at_the_place_of_a_dead_letter_is_one_too() {
+    let mut world = World::plan(wiring("again")).partitions(1).unsampled().start().await;
+    let dlq = world.dlq();
+    world.kafka().create_topic(&dlq, 1, &[]).await.unwrap();
+    let first = world.run().await;
+    world.produce(&Record::of("{\"first\":"), None, Fate::Parked("syntax")).await;
+    world.until("its letter", async || world.messages(&dlq).await.len() == 1).await;
+    // As if it had lain where the next one will.
+    world.sql("UPDATE oncely.parked SET record_offset = record_offset + 1").await;
+    world.produce(&Record::of("{\"second\":"), None, Fate::Parked("syntax")).await;
+    world.until_count("both to be parked", OPEN, 2).await;
+    world.until("the second letter", async || world.messages(&dlq).await.len() == 2).await;
+    world.workers[first].sigterm();
+    world.workers[first].wait_exit(Duration::from_secs(30)).await;
+    let topic = world.topic().to_owned();
+    world.kafka().delete_topic(&topic).await.unwrap();
+    world.kafka().create_topic(&topic, 1, &[]).await.unwrap();
+    world.produce(&Record::of("{\"first\":"), None, Fate::Parked("syntax")).await;
+    world.spawn(&[]);
+    let stopped = "SELECT count(*) FROM oncely.progress WHERE stopped IS NOT NULL";
+    world.until_count("the partition to stop", stopped, 1).await;
+    let group = world.group().to_owned();
+    world.accept(&group, &topic).await;
+    world.until_count("three to be parked", OPEN, 3).await;
+    world.until("the third letter", async || world.messages(&dlq).await.len() == 3).await;
+    // The places were written by the story, and the topic is another one: no comparison.
+    world.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connectors_of_one_scope_send_a_letter_each() {
+    let mut world = World::plan(wiring("both")).partitions(1).unsampled().start().await;
+    let dlq = world.dlq();
+    let other = format!("{dlq}.two");
+    for topic in [&dlq, &other] {
+        world.kafka().create_topic(topic, 1, &[]).await.unwrap();
+    }
+    let dir = world.dir().join("connectors");
+    let text = std::fs::read_to_string(dir.join("story.yaml")).unwrap();
+    let named = format!("connector: {}\n", world.wiring.name);
+    let text = text.replace(&named, &format!("{named}scope: both\n"));
+    std::fs::write(dir.join("story.yaml"), &text).unwrap();
+    let second = text
+        .replace(&named, &named.replace('\n', "-two\n"))
+        .replace("group: oncely.", "group: oncely.two.")
+        .replace(&format!("dead_letter: {dlq}"), &format!("dead_letter: {other}"));
+    std::fs::write(dir.join("two.yaml"), second).unwrap();
+    world.run().await;
+    for number in 0..3 {
+        let record = Record::of(format!("{{\"cut off {number}\":"));
+        world.produce(&record, None, Fate::Parked("syntax")).await;
+    }
+    world.until_count("all to be parked by both", OPEN, 6).await;
+    for topic in [&dlq, &other] {
+        world.until("three letters", async || world.messages(topic).await.len() == 3).await;
+    }
+    // The books know one connector: no comparison.
+    world.stop_all().await;
+}

@@ -452,3 +452,20 @@ async fn a_renamed_connector_lets_go_what_waited_under_its_old_name() {
     world.settled().await;
     world.check_invariants().await;
 }
+
+/// A copy with other content is not the event of the version that it names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k17_a_conflicting_copy_brings_no_version() {
+    let mut world = World::plan(wiring("gap-copy", "{ wait: 10m, first: 1 }")).start().await;
+    world.run().await;
+    let name = World::invoice(1);
+    let [past_due, paid, third] = life(&name);
+    send(&world, &past_due, 0, Fate::Applied).await;
+    let copy = Event { version: 2, amount: 7, ..past_due };
+    world.event(&copy, 0, Fate::Parked("conflict")).await;
+    send(&world, &third, 0, Fate::Applied).await;
+    world.until_count("the third to wait", WAITING, 1).await;
+    send(&world, &paid, 1, Fate::Applied).await;
+    world.settled().await;
+    world.check_invariants().await;
+}

@@ -274,11 +274,12 @@ pub async fn published(tx: &mut PgConnection, effects: &[(Key, Vec<u8>)]) -> Res
 pub async fn hold(
     tx: &mut PgConnection,
     worker: Uuid,
-    records: &[(i64, String)],
+    records: &[(i64, Key, String)],
 ) -> Result<Vec<i64>> {
-    let id: Vec<_> = records.iter().map(|(id, _)| *id).collect();
-    let note: Vec<_> = records.iter().map(|(_, note)| clean(note, NOTE_CHARS_MAX)).collect();
-    let rows = query_file_scalar!("src/store/sql/outbox_hold.sql", &id, &note, worker);
+    let id: Vec<_> = records.iter().map(|(id, ..)| *id).collect();
+    let message = uuids(records.iter().map(|(_, message, _)| message));
+    let note: Vec<_> = records.iter().map(|(.., note)| clean(note, NOTE_CHARS_MAX)).collect();
+    let rows = query_file_scalar!("src/store/sql/outbox_hold.sql", &id, &note, worker, &message);
     Ok(rows.fetch_all(tx).await?)
 }
 

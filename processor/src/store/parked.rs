@@ -182,10 +182,8 @@ pub struct LetterDue {
     pub number: i64,
     pub redrives: i32,
     pub effect: Option<Key>,
-    /// Where the record lies; of an effect none.
-    pub topic: Option<String>,
-    pub partition: Option<i32>,
-    pub offset: Option<i64>,
+    /// What tells the record from every other one; of an effect none.
+    pub record: Option<String>,
     pub record_key: Option<Vec<u8>>,
 }
 
@@ -208,9 +206,7 @@ pub async fn letters_due(
             number: row.id,
             redrives: row.redrives,
             effect: row.effect.map(key),
-            topic: row.topic,
-            partition: row.record_partition,
-            offset: row.record_offset,
+            record: row.record,
             record_key: row.record_key,
         })
         .collect())

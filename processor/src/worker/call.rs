@@ -47,8 +47,6 @@ pub(super) enum How {
     Held(Why),
     /// It may not go to the host that the file now names, for this reason.
     Moved(String),
-    /// It counts as done, as the file says of what is unknown.
-    Assumed,
 }
 
 impl How {
@@ -63,9 +61,7 @@ impl How {
         match self {
             Self::Attempted(attempt) => attempt.status,
             Self::LookedUp(looked_up) => looked_up.status,
-            Self::Unsent | Self::Refused(_) | Self::Held(_) | Self::Moved(_) | Self::Assumed => {
-                None
-            }
+            Self::Unsent | Self::Refused(_) | Self::Held(_) | Self::Moved(_) => None,
         }
     }
 }
@@ -79,7 +75,6 @@ pub(super) async fn call(lane: &Arc<Lane>, held: Held, lease: &Lease) -> Ended {
         Act::Send => send(lane, &held, lease).await,
         Act::LookUp => look_up(lane, &held, lease).await,
         Act::Hold(why) => How::Held(why),
-        Act::Assume => How::Assumed,
     };
     Ended { held, how, took: clock::since(begun) }
 }

@@ -287,7 +287,7 @@ fn sign(how: &How) -> Option<Sign> {
             Finding::Halted => Some(Sign::Refused),
             Finding::Unaskable => None,
         },
-        How::Unsent | How::Refused(_) | How::Held(_) | How::Moved(_) | How::Assumed => None,
+        How::Unsent | How::Refused(_) | How::Held(_) | How::Moved(_) => None,
     }
 }
 

@@ -109,7 +109,7 @@ fn missing<'c>(connector: &'c Connector, held: &mut Held) -> Option<Missing<'c>>
     match act(&Policy::of(call), &held.claim.history.when_claimed()) {
         Act::Send if held.claim.request.is_none() => Some(Missing::Request(&call.request)),
         Act::LookUp => call.lookup.as_ref().map(Missing::LookUp),
-        Act::Send | Act::Hold(_) | Act::Assume => None,
+        Act::Send | Act::Hold(_) => None,
     }
 }
 

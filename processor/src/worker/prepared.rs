@@ -49,7 +49,6 @@ pub(super) fn prepare(shared: &Shared, ended: Ended) -> Prepared {
         (How::Moved(note), Some(_)) => {
             (Seen::Nothing, Some(Settlement { note, ..unchanged(&held, Status::Held) }))
         }
-        (How::Assumed, Some(_)) => (Seen::Nothing, Some(assumed(&held))),
         (How::Refused(why), Some(lane)) => (Seen::Nothing, Some(refused(lane, &held, why))),
         (How::Attempted(attempt), Some(lane)) => {
             let class = attempt.outcome.class();
@@ -95,11 +94,6 @@ fn unchanged(held: &Held, status: Status) -> Settlement {
 
 fn held_back(held: &Held, why: Why) -> Settlement {
     Settlement { note: why.as_str().to_owned(), ..unchanged(held, Status::Held) }
-}
-
-fn assumed(held: &Held) -> Settlement {
-    let note = "counted as done: a failover may have lost that it was sent".to_owned();
-    Settlement { note, ..unchanged(held, Status::Done) }
 }
 
 /// Nothing was sent: what may be on the way from earlier is as unknown as it was.

@@ -191,7 +191,7 @@ impl Protocol {
         let phase = match act(&self.policy(), &history(&now)) {
             Act::Send => Phase::Checked { at: world.clock },
             Act::LookUp => Phase::Asking,
-            Act::Hold(_) | Act::Assume => {
+            Act::Hold(_) => {
                 if let Some(row) = owned(world, &call) {
                     row.status = Status::Held;
                 }

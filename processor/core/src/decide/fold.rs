@@ -443,8 +443,10 @@ impl Fold<'_> {
         detail: String,
         known_fingerprint: Option<Fingerprint>,
     ) -> Decision {
-        // Whoever may still be run in its turn is missing until a person gives it up.
-        if !matches!(reason, ParkReason::VersionGap | ParkReason::DeferredFull) {
+        // Whoever may still be run in its turn is missing until a person gives it up, and a copy with other content is
+        // not the event of its version.
+        let missing = [ParkReason::VersionGap, ParkReason::DeferredFull, ParkReason::Conflict];
+        if !missing.contains(&reason) {
             self.pass(input.event);
         }
         let holds = self.hold(input.event);

@@ -90,8 +90,6 @@ pub enum Act {
     LookUp,
     /// Nothing may be done without a person.
     Hold(Why),
-    /// It counts as done, as the file says of what is unknown.
-    Assume,
 }
 
 /// The state that follows.
@@ -169,8 +167,10 @@ pub fn act(policy: &Policy, history: &History) -> Act {
         OnUnknown::RetrySameKey if in_window(policy, history, 0) => Act::Send,
         OnUnknown::RetrySameKey => ask(Why::KeyWindowPassed),
         OnUnknown::Reconcile => ask(Why::UnknownOutcome),
-        OnUnknown::Hold if history.suspect => Act::Hold(Why::LostInFailover),
-        OnUnknown::AssumeDone if history.suspect => Act::Assume,
+        // Nothing of it may ever have been sent: to count that as done would lose it.
+        OnUnknown::Hold | OnUnknown::AssumeDone if history.suspect => {
+            Act::Hold(Why::LostInFailover)
+        }
         // The file said otherwise when it became unknown.
         OnUnknown::Hold | OnUnknown::AssumeDone => Act::Hold(Why::UnknownOutcome),
     }

@@ -1,4 +1,4 @@
--- A record that is redelivered is parked once. Dead letters of a connector with a topic for them go there, too. One
+-- A record that is redelivered is parked once; another one that lies where it lay is parked, too. Dead letters of a connector with a topic for them go there, too. One
 -- that was decided again before, and had to wait then, is opened anew.
 INSERT INTO oncely.parked (connector, kind, reason, detail, source, record_partition, record_offset,
                            record_timestamp, record_key, value, headers, event, tenant, business_id,
@@ -15,7 +15,8 @@ FROM UNNEST($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[], $6
      AS u (kind, reason, detail, source, record_partition, record_offset, record_timestamp,
            record_key, value, headers, event, tenant, business_id, fingerprint, known_fingerprint, holds,
            held_version, suspect)
-ON CONFLICT (source, record_partition, record_offset) WHERE effect IS NULL DO UPDATE
+ON CONFLICT (source, record_partition, record_offset, coalesce(record_timestamp, -1), md5(coalesce(value, '')))
+    WHERE effect IS NULL DO UPDATE
 SET closed_at = NULL, closed_as = NULL, parked_at = now(), kind = excluded.kind, reason = excluded.reason,
     detail = excluded.detail, holds = excluded.holds, held_version = excluded.held_version,
     letter = excluded.letter, suspect = parked.suspect OR excluded.suspect

@@ -57,7 +57,7 @@ pub(super) async fn record(
                     results.push((key, result(&one.row.topic, *at)));
                 }
             }
-            Err(why) => refused.push((one.row.id, why.clone())),
+            Err(why) => refused.push((one.row.id, one.row.message, why.clone())),
         }
     }
     let mut let_go = Vec::new();

@@ -1,6 +1,7 @@
 //! Effects whose turn has come after the batch transaction: rendered where that had to wait for results, and
 //! put into the outbox. Any relay does it for all slices.
 
+use oncely_core::connector::Connector;
 use oncely_core::effect::request::Request;
 use oncely_core::key::{Hasher, Key};
 
@@ -113,7 +114,7 @@ pub(super) async fn letters(shared: &Shared, session: &mut Session) -> Result<()
     let outgoing: Vec<Outgoing<'_>> = due
         .iter()
         .map(|due| Outgoing {
-            message: message_of(&shared.connector.scope, due),
+            message: message_of(&shared.connector, due),
             topic: &letters.topic,
             record_key: due.record_key.as_deref(),
             parked: Some(due.number),
@@ -125,15 +126,14 @@ pub(super) async fn letters(shared: &Shared, session: &mut Session) -> Result<()
     Ok(tx.commit().await?)
 }
 
-/// The message id of a dead letter: that of its effect or its place, and of how often it was redriven.
-fn message_of(scope: &str, due: &LetterDue) -> Key {
-    let hasher = Hasher::new("dead letter").part(scope).bytes(&due.redrives.to_be_bytes());
+/// The message id of a dead letter: that of its effect or its record, and of how often it was redriven. Another
+/// connector of the scope has letters of its own.
+fn message_of(connector: &Connector, due: &LetterDue) -> Key {
+    let hasher = Hasher::new("dead letter").part(&connector.scope).part(&connector.name);
+    let hasher = hasher.bytes(&due.redrives.to_be_bytes());
     match &due.effect {
         Some(effect) => hasher.part("effect").bytes(effect.as_bytes()),
-        None => hasher
-            .part(due.topic.as_deref().unwrap_or_default())
-            .bytes(&due.partition.unwrap_or(-1).to_be_bytes())
-            .bytes(&due.offset.unwrap_or(-1).to_be_bytes()),
+        None => hasher.part(due.record.as_deref().unwrap_or_default()),
     }
     .finish()
 }
