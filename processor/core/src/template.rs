@@ -300,6 +300,8 @@ pub enum TextTree {
     Int(i64),
     Decimal(Decimal),
     Text(TextNode),
+    /// A text of one line, as a mail's address is: a break in it is an error.
+    Line(Template),
     List(Vec<TextTree>),
     Object(Vec<(Box<str>, TextTree)>),
 }
@@ -368,6 +370,7 @@ impl TextTree {
         match self {
             Self::Null | Self::Bool(_) | Self::Int(_) | Self::Decimal(_) => {}
             Self::Text(node) => node.reads.iter().for_each(visit),
+            Self::Line(template) => template.reads.iter().for_each(visit),
             Self::List(items) => items.iter().for_each(|item| item.for_each_read(visit)),
             Self::Object(members) => {
                 members.iter().for_each(|(_, member)| member.for_each_read(visit));

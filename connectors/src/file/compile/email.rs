@@ -239,11 +239,11 @@ impl Compiler<'_> {
             Some(url) => self.emails_url(url),
         };
         let parts = parts?;
-        let to = self.json_text(&parts.to);
+        let to = self.json_line(&parts.to);
         let mut members = vec![
-            ("from", self.json_text(&parts.from)),
+            ("from", self.json_line(&parts.from)),
             ("to", to.map(|to| TextTree::List(vec![to]))),
-            ("subject", self.json_text(&parts.subject)),
+            ("subject", self.json_line(&parts.subject)),
         ];
         if let Some(text) = &parts.text {
             members.push(("text", self.json_text(text)));
@@ -273,6 +273,11 @@ impl Compiler<'_> {
     fn json_text(&mut self, part: &Text) -> Option<TextTree> {
         let template = self.part(part, Target::Text)?;
         Some(TextTree::Text(TextNode::from_template(template)))
+    }
+
+    /// What becomes a header of the mail.
+    fn json_line(&mut self, part: &Text) -> Option<TextTree> {
+        self.part(part, Target::Text).map(TextTree::Line)
     }
 
     fn json_html(&mut self, part: &Text) -> Option<TextTree> {

@@ -57,6 +57,7 @@ fn write_tree(
             let render = |cause| RequestError::Render { place: place.as_str().into(), cause };
             write_value(out, &value.map_err(render)?);
         }
+        TextTree::Line(template) => write_string(out, &super::field(place, template, scope)?),
         TextTree::List(items) => {
             out.push('[');
             let length = place.len();
