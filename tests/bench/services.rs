@@ -49,7 +49,7 @@ impl Services {
         if counts_statements {
             options = options.with("shared_preload_libraries", "pg_stat_statements");
         }
-        let mut kafka = KafkaOptions::new(1);
+        let mut kafka = KafkaOptions::new(1).patient();
         kafka.java = ["-Xms1g", "-Xmx1g", "-XX:+UseSerialGC"].map(str::to_owned).into();
         let (postgres, kafka) = tokio::try_join!(Cluster::start(&options), Kafka::start(&kafka))?;
         let broker = cpu::children(std::process::id()).into_iter();

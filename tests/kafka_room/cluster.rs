@@ -16,7 +16,8 @@ pub(crate) fn kafka() -> &'static Kafka {
         let (started, kafka) = std::sync::mpsc::sync_channel(1);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            let options = KafkaOptions::new(1).with("group.consumer.heartbeat.interval.ms", "500");
+            let options =
+                KafkaOptions::new(1).patient().with("group.consumer.heartbeat.interval.ms", "500");
             started.send(runtime.block_on(Kafka::start(&options)).expect("a broker")).unwrap();
             runtime.block_on(std::future::pending::<()>());
         });

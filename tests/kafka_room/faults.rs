@@ -134,7 +134,7 @@ async fn k8_a_frozen_broker_does_not_stop_the_polling() {
     // Patient with itself: a broker that is its own controller fences itself else when it is thawed,
     // and names no broker at all to who asks in that moment. Clients forget all that they know then
     // and begin anew, mostly within a second; that is another story than this one.
-    let patient = KafkaOptions::new(1).with("broker.session.timeout.ms", "120000");
+    let patient = KafkaOptions::new(1).patient();
     let mut kafka = Kafka::start(&patient).await.unwrap();
     kafka.create_topic("frozen", 2, &[]).await.unwrap();
     let client = ClientSettings::parse(&kafka.bootstrap(), []).unwrap();
@@ -164,7 +164,7 @@ async fn k8_a_frozen_broker_does_not_stop_the_polling() {
 /// assignment afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn k5_a_session_that_is_over_loses_the_partitions() {
-    let patient = KafkaOptions::new(1).with("broker.session.timeout.ms", "120000");
+    let patient = KafkaOptions::new(1).patient();
     let mut kafka = Kafka::start(&patient).await.unwrap();
     kafka.create_topic("lost", 2, &[]).await.unwrap();
     let client = ClientSettings::parse(&kafka.bootstrap(), []).unwrap();

@@ -11,7 +11,9 @@ use oncely_rig::postgres::{Binaries, Cluster, PostgresOptions};
 /// The broker that stories share. Each story has topics and a group of its own.
 pub fn kafka() -> &'static Kafka {
     static KAFKA: OnceLock<Kafka> = OnceLock::new();
-    KAFKA.get_or_init(|| lasting(async { Kafka::start(&KafkaOptions::new(1)).await.unwrap() }))
+    KAFKA.get_or_init(|| {
+        lasting(async { Kafka::start(&KafkaOptions::new(1).patient()).await.unwrap() })
+    })
 }
 
 /// The PostgreSQL that stories share. Each story has a database of its own.

@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
 async fn up() -> Result<(), RigError> {
     eprintln!("starting Kafka and PostgreSQL …");
     let cluster = Cluster::start(&PostgresOptions::quick()).await?;
-    let kafka = Kafka::start(&KafkaOptions::new(1)).await?;
+    let kafka = Kafka::start(&KafkaOptions::new(1).patient()).await?;
     cluster.create_database(DATABASE).await?;
     let scratch = Scratch::new(None, "servers")?;
     let log = scratch.path().join("provider.log");

@@ -58,6 +58,13 @@ impl KafkaOptions {
         }
     }
 
+    /// For a broker that has no other one to hand over to and that nobody kills: a pause of the machine must not
+    /// make its controller take it for dead, after which it refuses topics and groups for a moment.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        self.with("broker.session.timeout.ms", "120000")
+    }
+
     /// Adds a setting.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
