@@ -272,17 +272,6 @@ async fn w10_e3_two_failovers_in_a_row_and_workers_killed_between_them() {
     world.check_invariants().await;
 }
 
-/// The worker that began this partition last, by the logs.
-fn holder(world: &World, partition: i32) -> Option<usize> {
-    let start = format!("partition starts partition={}-{partition} ", world.topic());
-    let begun = |number: usize| {
-        let log = world.workers[number].log();
-        let line = log.lines().rfind(|line| line.contains(&start))?;
-        Some((line.to_owned(), number))
-    };
-    (0..world.workers.len()).filter_map(begun).max().map(|(_, number)| number)
-}
-
 /// While a partition lags, what lies in it may be done: so may its copies, wherever they are read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
@@ -292,11 +281,7 @@ async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
     let mut world = plan.own_postgres().start().await;
     world.run().await;
     world.run().await;
-    let apart = async || {
-        let holders = [0, 1].map(|partition| holder(&world, partition));
-        holders.iter().all(Option::is_some) && holders[0] != holders[1]
-    };
-    world.until("a partition for each", apart).await;
+    world.apart().await;
     world.pay_many(1, 4, 2).await;
     world.settled().await;
     let standby = world.standby().await;
@@ -307,7 +292,7 @@ async fn w10_a_copy_that_is_read_before_its_first_one_may_be_done_too() {
         world.owe("note", name, Ending::Held);
     }
     world.settled().await;
-    let slow = holder(&world, 0).unwrap();
+    let slow = world.holder(0).unwrap();
     world.workers[slow].freeze();
     world.fail_over(standby).await;
     world.until_count("the end of what is read", UNBOUNDED, 1).await;

@@ -22,6 +22,7 @@ mod checking;
 mod compensation;
 mod crashes;
 mod deadletters;
+mod doubt;
 mod failover;
 mod gaps;
 mod leases;

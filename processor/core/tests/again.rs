@@ -49,6 +49,7 @@ impl Paid {
             moved: Some(&self.moved),
             stale: false,
             current: None,
+            suspect: false,
         }
     }
 
@@ -133,4 +134,16 @@ fn w18_t3_what_may_have_been_forgotten_is_not_run() {
     assert_eq!(ending(None, Known::default()), (None, 1), "nobody asked: it is young enough");
     assert_eq!(ending(Some(1_000), Known::default()), (None, 1));
     assert_eq!(ending(Some(1_001), Known::default()), (Some(ParkReason::TooOld), 0));
+}
+
+#[test]
+fn w10_what_is_added_after_a_failover_may_have_been_sent() {
+    let paid = Paid::new();
+    let in_doubt = Decided { suspect: true, ..paid.decided() };
+    let missing = in_doubt.missing(&mut Known::default()).unwrap();
+    assert!(missing.effects.values().all(|new| new.suspect && new.turn == Turn::Ready));
+    let (_, known) = paid.known(Status::Done);
+    let made = in_doubt.generation(&known, &[0], "request").unwrap();
+    assert!(made.effects.values().all(|new| new.suspect));
+    assert_eq!((missing.effects.len(), made.effects.len()), (1, 1));
 }

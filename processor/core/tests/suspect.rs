@@ -1,4 +1,5 @@
-//! W10, E3: what an event owes anew that may have been run before a failover is marked, and nothing else is.
+//! W10, E3: what an event owes anew that may have been run before a failover is marked, and nothing else is. What it may
+//! have owed, and owes no more by what is known now, is held.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,9 +9,17 @@
 
 mod orders;
 
-use oncely_core::decide::{Ending, InboxRow, Input, Known, Place, decide};
+use std::sync::Arc;
+
+use oncely_core::connector::{Connector, OnInvalid};
+use oncely_core::decide::{
+    EffectNew, EffectRow, Ending, EntityRow, InboxRow, Input, Known, Place, Plan, decide,
+};
+use oncely_core::effect::order::Turn;
+use oncely_core::effect::status::Status;
 use oncely_core::event::identify;
 use oncely_core::expr::Scope;
+use oncely_core::key::Key;
 
 use self::orders::{connector, value};
 
@@ -41,4 +50,91 @@ fn w10_what_an_event_in_doubt_owes_may_have_been_sent() {
     };
     known.inbox.insert(event.key, row);
     assert_eq!(of(known), (Ending::Duplicate, Vec::new()));
+}
+
+/// Decides one event on an order that stands so, in doubt or not.
+fn decided(
+    connector: &Connector,
+    (kind, version): (&str, i64),
+    stands: Option<(&str, i64)>,
+    in_doubt: bool,
+    effects: &[(Key, EffectRow)],
+) -> Plan {
+    let value = value(kind, version);
+    let scope = Scope { event: Some(&value), ..Scope::default() };
+    let event = identify(connector, &scope).unwrap();
+    let mut known = Known::default();
+    if let Some((state, version)) = stands {
+        let row = EntityRow { event: Key::from_bytes([7; 16]), version, state: Arc::from(state) };
+        known.entities.insert(event.entity.as_ref().unwrap().key, row);
+    }
+    if in_doubt {
+        known.suspect.insert(event.key);
+    }
+    known.effects.extend(effects.iter().copied());
+    let place = Place { source: 1, partition: 0, offset: 0 };
+    decide(connector, &[Input { event: &event, scope, place, age_ms: None }], known)
+}
+
+fn turns(plan: &Plan) -> Vec<(usize, Turn, bool)> {
+    plan.effects.values().map(|new| (new.rule, new.turn, new.suspect)).collect()
+}
+
+#[test]
+fn w10_r39_what_it_undoes_may_be_forgotten() {
+    let connector = connector();
+    let cancelled = |in_doubt| decided(&connector, ("cancelled", 2), None, in_doubt, &[]);
+    assert_eq!(turns(&cancelled(false)), [(1, Turn::Skip, false)]);
+    assert_eq!(turns(&cancelled(true)), [(1, Turn::Hold, true)]);
+}
+
+#[test]
+fn w10_an_event_that_comes_late_now_may_have_come_in_time() {
+    let connector = connector();
+    let paid = |in_doubt, effects: &[(Key, EffectRow)]| {
+        decided(&connector, ("paid", 1), Some(("cancelled", 2)), in_doubt, effects)
+    };
+    assert_eq!(turns(&paid(false, &[])), []);
+    let plan = paid(true, &[]);
+    assert_eq!(turns(&plan), [(0, Turn::Hold, true)]);
+    assert_eq!(plan.decisions[0].ending, Ending::Stale);
+    let (key, new): (&Key, &EffectNew) = plan.effects.first_key_value().unwrap();
+    assert_eq!(plan.decisions[0].effects, [*key], "its position waits for it");
+    // What is on record is not forgotten, whatever its request is.
+    for (request_hash, shared) in
+        [(new.request_hash, vec![*key]), (Key::from_bytes([9; 16]), Vec::new())]
+    {
+        let row = EffectRow { status: Status::Done, request_hash };
+        let plan = paid(true, &[(*key, row)]);
+        assert_eq!(plan.effects.len(), 0);
+        assert_eq!(plan.decisions[0].ending, Ending::Stale);
+        assert_eq!(plan.decisions[0].effects, shared);
+    }
+}
+
+#[test]
+fn w10_an_event_that_leads_nowhere_now_may_have_led_somewhere() {
+    let mut connector = connector();
+    connector.state.as_mut().unwrap().on_invalid = OnInvalid::Ignore;
+    let paid = |in_doubt| decided(&connector, ("paid", 3), Some(("cancelled", 2)), in_doubt, &[]);
+    assert_eq!(turns(&paid(false)), []);
+    let plan = paid(true);
+    assert_eq!(turns(&plan), [(0, Turn::Hold, true)]);
+    assert_eq!(plan.decisions[0].ending, Ending::Ignored);
+    assert!(plan.entities.is_empty(), "its order stays where it is");
+}
+
+#[test]
+fn w10_what_comes_after_a_call_that_may_be_forgotten_goes_with_it() {
+    let mut connector = connector();
+    connector.effects[1].when = None;
+    connector.effects[1].compensates = None;
+    connector.effects[1].after = vec![0];
+    let plan = decided(&connector, ("paid", 1), Some(("cancelled", 2)), true, &[]);
+    let mut turns = turns(&plan);
+    turns.sort_by_key(|(rule, ..)| *rule);
+    assert_eq!(turns, [(0, Turn::Hold, true), (1, Turn::Blocked, true)]);
+    assert_eq!(plan.payloads.len(), 1, "it is rendered when the first one is done");
+    let moved = plan.payloads[0].moved.as_ref().unwrap();
+    assert_eq!((&*moved.from, &*moved.to), ("open", "paid"));
 }

@@ -107,8 +107,13 @@ impl Replay {
             return Ok(self.nothing());
         }
         let request = self.request.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-        let rules =
-            Rules { compiled: &compiled, mode: &mode, request: &request, file: file_of(&compiled) };
+        let rules = Rules {
+            compiled: &compiled,
+            mode: &mode,
+            request: &request,
+            is_named: self.request.is_some(),
+            file: file_of(&compiled),
+        };
         let mut player = Player { context, rules, change: &change, admin: None };
         if mode == Mode::Skip {
             let came = events.iter().map(|_| Played::of(Came::Absorbed)).collect::<Vec<_>>();

@@ -43,4 +43,24 @@ impl World {
         self.wires().clear();
         self.cluster = Some(ClusterOf::Own(Box::new(standby.cluster)));
     }
+
+    /// The worker that began this partition last, by the logs.
+    pub fn holder(&self, partition: i32) -> Option<usize> {
+        let start = format!("partition starts partition={}-{partition} ", self.topic());
+        let begun = |number: usize| {
+            let log = self.workers[number].log();
+            let line = log.lines().rfind(|line| line.contains(&start))?;
+            Some((line.to_owned(), number))
+        };
+        (0..self.workers.len()).filter_map(begun).max().map(|(_, number)| number)
+    }
+
+    /// Waits until two workers have a partition each.
+    pub async fn apart(&self) {
+        let apart = async || {
+            let holders = [0, 1].map(|partition| self.holder(partition));
+            holders.iter().all(Option::is_some) && holders[0] != holders[1]
+        };
+        self.until("a partition for each", apart).await;
+    }
 }

@@ -26,6 +26,9 @@ pub struct Decided<'a> {
     /// It came after a newer one: where the entity stood.
     pub stale: bool,
     pub current: Option<&'a str>,
+    /// What is added may have been added and sent before, though nothing is on record of it: a failover may have
+    /// lost that.
+    pub suspect: bool,
 }
 
 /// What it owes.
@@ -49,7 +52,7 @@ impl<'a> Decided<'a> {
             stale: self.stale,
             moved: self.moved,
             current: self.current,
-            suspect: false,
+            suspect: self.suspect,
         }
     }
 

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Input;
+use super::forgotten;
 use super::known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
@@ -173,10 +174,7 @@ impl Fold<'_> {
                         (Ending::Stale, None)
                     }
                     Step::Known => return Meaning::Known,
-                    Step::Ignored => {
-                        let owed = Owed::default();
-                        return Meaning::Fresh { ending: Ending::Ignored, moved: None, owed };
-                    }
+                    Step::Ignored => (Ending::Ignored, None),
                     Step::Parked { quarantine, reason, detail } => {
                         return Meaning::parked(quarantine, reason, detail);
                     }
@@ -194,8 +192,16 @@ impl Fold<'_> {
             current: current.as_deref(),
             suspect: self.known.suspect.contains(&event.key),
         };
-        match owed(&question) {
-            Ok(owed) => Meaning::Fresh { ending, moved, owed },
+        // What is ignored owes nothing.
+        let owed = if ending == Ending::Ignored { Ok(Owed::default()) } else { owed(&question) };
+        match owed {
+            Ok(mut owed) => {
+                if let (Some(rules), true, None) = (&self.connector.state, question.suspect, &moved)
+                {
+                    forgotten::add(&question, rules, &mut owed);
+                }
+                Meaning::Fresh { ending, moved, owed }
+            }
             Err(refusal) => {
                 let quarantine = refusal.reason == ParkReason::EffectConflict;
                 Meaning::parked(quarantine, refusal.reason, refusal.detail)
@@ -365,7 +371,7 @@ impl Fold<'_> {
             self.plan.entities.insert(about.key, write);
         }
         if owed.needs_payload {
-            let moved = moved.clone().or_else(|| self.stood(event));
+            let moved = moved.clone().or(owed.as_if).or_else(|| self.stood(event));
             let payload = PayloadNew { input: index, event: event.key, moved };
             self.plan.payloads.push(payload);
         }

@@ -7,6 +7,7 @@
 
 mod again;
 mod fold;
+mod forgotten;
 pub mod known;
 mod line;
 mod owed;

@@ -26,6 +26,8 @@ pub(super) struct Owed {
     /// New and shared effects, in the order of the file.
     pub(super) keys: Vec<Key>,
     pub(super) needs_payload: bool,
+    /// How it would have moved its entity, where it may have owed effects by that.
+    pub(super) as_if: Option<Moved>,
 }
 
 /// Why an event cannot owe what its connector says.
@@ -48,6 +50,7 @@ impl Refusal {
 }
 
 /// What is asked about one event.
+#[derive(Clone, Copy)]
 pub(super) struct Question<'a> {
     pub(super) connector: &'a Connector,
     pub(super) known: &'a Known,
@@ -115,23 +118,29 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
 
 /// The keys of what the event owes, by the index of the rule.
 fn wanted(question: &Question<'_>, scope: &Scope<'_>) -> Result<Vec<Option<Key>>, Refusal> {
-    let Question { connector, event, .. } = question;
-    let wanted = |rule: &EffectRule| {
-        if question.stale && rule.on_stale == OnStale::Skip {
-            return Ok(None);
-        }
-        let wanted = rule.when.as_ref().map_or(Ok(true), |when| when.is_true(scope));
-        if !wanted.map_err(|error| Refusal::expression(rule, "when", error))? {
-            return Ok(None);
-        }
-        let parts = key_parts(rule, &rule.key, scope)?;
-        Ok(Some(Key::effect(&connector.scope, &event.tenant, &rule.id, &parts)))
-    };
-    connector.effects.iter().map(wanted).collect()
+    question.connector.effects.iter().map(|rule| key_of(question, rule, scope)).collect()
+}
+
+/// The key under which the event owes this rule's effect, if it does.
+pub(super) fn key_of(
+    question: &Question<'_>,
+    rule: &EffectRule,
+    scope: &Scope<'_>,
+) -> Result<Option<Key>, Refusal> {
+    if question.stale && rule.on_stale == OnStale::Skip {
+        return Ok(None);
+    }
+    let wanted = rule.when.as_ref().map_or(Ok(true), |when| when.is_true(scope));
+    if !wanted.map_err(|error| Refusal::expression(rule, "when", error))? {
+        return Ok(None);
+    }
+    let parts = key_parts(rule, &rule.key, scope)?;
+    let (connector, event) = (question.connector, question.event);
+    Ok(Some(Key::effect(&connector.scope, &event.tenant, &rule.id, &parts)))
 }
 
 /// What an effect comes after, and whether it may go.
-fn order(
+pub(super) fn order(
     question: &Question<'_>,
     scope: &Scope<'_>,
     effect: &mut EffectNew,
@@ -152,7 +161,9 @@ fn order(
     let has_nothing_to_undo = undone.is_some_and(|key| !predecessors.contains_key(&key));
     let none = Vec::new();
     let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
-    effect.turn = if has_nothing_to_undo && question.known.forgetful.contains(&effect.lane) {
+    // What it undoes may have been done and forgotten: with age, or in a failover.
+    let may_be_forgotten = question.suspect || question.known.forgetful.contains(&effect.lane);
+    effect.turn = if has_nothing_to_undo && may_be_forgotten {
         Turn::Hold
     } else if has_nothing_to_undo {
         Turn::Skip
@@ -214,7 +225,7 @@ pub(super) fn generation(
     Ok(owed)
 }
 
-fn state<'a>(question: &Question<'a>) -> Option<StateView<'a>> {
+pub(super) fn state<'a>(question: &Question<'a>) -> Option<StateView<'a>> {
     let version = question.event.entity.as_ref()?.version;
     match (question.moved, question.current) {
         (Some(moved), _) => {
@@ -277,9 +288,9 @@ fn key_parts(rule: &EffectRule, parts: &[Expr], scope: &Scope<'_>) -> Result<Vec
 }
 
 /// The request's bytes, unless it can only be made later, and what tells it from another one.
-type Rendered = (Option<Vec<u8>>, Key);
+pub(super) type Rendered = (Option<Vec<u8>>, Key);
 
-fn request(
+pub(super) fn request(
     rule: &EffectRule,
     body: &RequestRule,
     key: Key,
@@ -299,7 +310,11 @@ fn request(
     Ok((Some(bytes), hash))
 }
 
-fn effect(question: &Question<'_>, rule: usize, (request, request_hash): Rendered) -> EffectNew {
+pub(super) fn effect(
+    question: &Question<'_>,
+    rule: usize,
+    (request, request_hash): Rendered,
+) -> EffectNew {
     let event = question.event;
     let body = question.connector.effects.get(rule).map(|rule| &rule.body);
     let is_call = matches!(body, Some(EffectBody::Call(_)));
@@ -332,7 +347,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Stands for what cannot be made yet: what it reads of the event.
-fn inputs(for_each_read: impl FnOnce(&mut dyn FnMut(&Path)), scope: &Scope<'_>) -> Key {
+pub(super) fn inputs(for_each_read: impl FnOnce(&mut dyn FnMut(&Path)), scope: &Scope<'_>) -> Key {
     let mut hasher = Hasher::new("request inputs");
     let mut feed = |path: &Path| {
         if path.root != Root::Effects {

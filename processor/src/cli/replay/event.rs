@@ -35,6 +35,8 @@ pub(super) struct Rules<'a> {
     pub(super) mode: &'a Mode,
     /// The name of the replay: part of the keys of a new generation.
     pub(super) request: &'a str,
+    /// A person gave it that name, and may have given it before.
+    pub(super) is_named: bool,
     /// The connector file, for the audit row.
     pub(super) file: String,
 }
@@ -175,6 +177,13 @@ async fn again(
     let Some((_, known)) = replay::lock(tx, event, &[], dedupe_ms).await? else {
         return Ok(Played::because(Came::Gone, "retention removed it meanwhile"));
     };
+    let may_be_again = match rules.mode {
+        Mode::Skip => false,
+        Mode::Missing => true,
+        Mode::Rerun(_) => rules.is_named,
+    };
+    // What is not on record may have been added, and forgotten by a failover.
+    let suspect = may_be_again && replay::in_doubt(tx, connector, event).await?;
     let entity = event.entity.and_then(|entity| known.entities.get(&entity).cloned());
     let current = entity.map(|entity| entity.state);
     let decided = Decided {
@@ -184,6 +193,7 @@ async fn again(
         moved: moved.as_ref(),
         stale: event.is_stale,
         current: current.as_deref(),
+        suspect,
     };
     let mut asked = match decided.keys() {
         Ok(keys) => keys,

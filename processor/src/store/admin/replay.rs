@@ -18,6 +18,7 @@ use super::audit::{Change, record};
 use crate::store::batch::{self, Chosen, PayloadRecord};
 use crate::store::columns::{elapsed, key, keys, uuid, uuids};
 use crate::store::error::Result;
+use crate::store::failover;
 use crate::store::settle::{LaneLock, lock_lanes};
 
 /// Which events are meant; `None` takes everything.
@@ -123,6 +124,17 @@ pub async fn lock(
     known.ledger = batch::load_ledger(tx, asked).await?;
     known.forgetful = batch::older_entities(tx, &[lane], dedupe_ms).await?;
     Ok(Some((keys(row.effects), known)))
+}
+
+/// Whether effects of this event may have been added, and the database may have lost it.
+pub async fn in_doubt(
+    tx: &mut PgConnection,
+    connector: &Connector,
+    event: &Selected,
+) -> Result<bool> {
+    let topics = connector.source.topics.iter().map(|topic| topic.to_string()).collect::<Vec<_>>();
+    let scope = (&*connector.scope, event.connector_id);
+    Ok(failover::doubt(tx, scope, &event.cluster_id, &topics).await?.any)
 }
 
 /// What is kept of the event's record.

@@ -1,0 +1,128 @@
+//! What an event may have owed when it came first, where a failover may have lost that.
+//!
+//! Its entity stands elsewhere by now than it may have stood then, for other events were read first: it is stale now,
+//! or nothing leads from there. Whatever it could have owed by any transition that takes it may have been sent, and a
+//! person says whether it was. Lines and records are in what was lost themselves, or have the same id again, so they
+//! come only after a call.
+//! Reads: the event, the transitions, what is known of effects. Gives: effects that are held, or that wait for one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::owed::{Owed, Question, effect, inputs, key_of, order, request, state};
+use super::plan::{EffectNew, Moved};
+use crate::connector::{EffectBody, StateRules};
+use crate::effect::order::Turn;
+use crate::effect::status::Status;
+use crate::expr::{Scope, StateView};
+use crate::key::Key;
+
+/// Adds what the event may have owed to what it owes now.
+pub(super) fn add(question: &Question<'_>, rules: &StateRules, owed: &mut Owed) {
+    for moved in ways(question, rules) {
+        let then = Question {
+            stale: false,
+            moved: Some(&moved),
+            current: None,
+            suspect: true,
+            ..*question
+        };
+        let before = owed.effects.len();
+        add_of(&then, owed);
+        if owed.effects.len() > before && owed.as_if.is_none() {
+            owed.as_if = Some(moved);
+        }
+    }
+}
+
+/// The transitions that may have taken it.
+fn ways(question: &Question<'_>, rules: &StateRules) -> Vec<Moved> {
+    let Some(about) = &question.event.entity else { return Vec::new() };
+    let mut ways = Vec::new();
+    for transition in &rules.transitions {
+        for from in &transition.from {
+            let state =
+                StateView { current: from, previous: from, version: about.version, moved: false };
+            let tenant = Some(&*question.event.tenant);
+            let scope = Scope { state: Some(state), tenant, ..question.scope };
+            let condition = transition.condition.as_ref();
+            // One that cannot be said took nobody then, either.
+            if condition.is_none_or(|condition| condition.is_true(&scope).unwrap_or(false)) {
+                let moved = Moved { from: Arc::from(&**from), to: Arc::from(&*transition.to) };
+                if !ways.contains(&moved) {
+                    ways.push(moved);
+                }
+            }
+        }
+    }
+    ways
+}
+
+/// What it may have owed by one of them. What has no usable value was not sent then, either.
+fn add_of(then: &Question<'_>, owed: &mut Owed) {
+    let tenant = Some(&*then.event.tenant);
+    let scope = Scope { state: state(then), tenant, ..then.scope };
+    let rules = &then.connector.effects;
+    let keys: Vec<Option<Key>> =
+        rules.iter().map(|rule| key_of(then, rule, &scope).ok().flatten()).collect();
+    let mut wanted: Vec<bool> =
+        rules.iter().map(|rule| matches!(rule.body, EffectBody::Call(_))).collect();
+    let has = |wanted: &[bool], at: &usize| {
+        wanted.get(*at) == Some(&true) && keys.get(*at).is_some_and(Option::is_some)
+    };
+    // Each round adds what comes after what the one before it has added.
+    for _ in rules {
+        let more: Vec<bool> = rules
+            .iter()
+            .zip(&wanted)
+            .map(|(rule, is)| *is || rule.after.iter().any(|at| has(&wanted, at)))
+            .collect();
+        wanted = more;
+    }
+    let mut made: Vec<(Key, EffectNew)> = Vec::new();
+    let mut statuses = BTreeMap::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let key = keys.get(index).copied().flatten();
+        let Some(key) = key.filter(|_| has(&wanted, &index)) else { continue };
+        if owed.keys.contains(&key) {
+            continue;
+        }
+        let new = match &rule.body {
+            EffectBody::Ledger(body) if !body.waits => continue,
+            EffectBody::Ledger(body) => {
+                effect(then, index, (None, inputs(|visit| body.for_each_read(visit), &scope)))
+            }
+            EffectBody::Call(_) | EffectBody::Publish(_) => {
+                let rendered = rule.body.request().map(|sent| request(rule, sent, key, &scope));
+                let Some(Ok(rendered)) = rendered else { continue };
+                effect(then, index, rendered)
+            }
+        };
+        match then.known.effects.get(&key) {
+            None => made.push((key, new)),
+            Some(row) if row.request_hash == new.request_hash => {
+                statuses.insert(key, row.status);
+                owed.keys.push(key);
+            }
+            // On record, by another event: nothing of it is forgotten.
+            Some(_) => {}
+        }
+    }
+    statuses.extend(made.iter().map(|(key, _)| (*key, Status::Waiting)));
+    for (key, mut new) in made {
+        if order(then, &scope, &mut new, &keys, &statuses).is_err() {
+            continue;
+        }
+        let is_first = !new.after.iter().any(|after| statuses.contains_key(after));
+        if is_first && new.turn != Turn::Skip {
+            new.turn = Turn::Hold;
+        }
+        let rule = rules.get(new.rule);
+        let later = rule.is_some_and(|rule| {
+            rule.body.needs_event_later() || matches!(rule.body, EffectBody::Ledger(_))
+        });
+        owed.needs_payload |= later || then.connector.failure.dead_letter.is_some();
+        owed.keys.push(key);
+        owed.effects.push((key, new));
+    }
+}

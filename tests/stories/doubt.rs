@@ -1,0 +1,71 @@
+//! After a failover, events of one entity that are read again in another order than the first time: what may have been
+//! done for them is held or asked, and a time that was over counts from the beginning.
+
+use oncely_tests::ledger::{Ending, Fate};
+use oncely_tests::wiring::{charge, note, refund};
+use oncely_tests::{Event, Wiring, World};
+
+/// A lease after which a death is found soon.
+const LEASE_MS: u64 = 900;
+
+/// Positions whose records in doubt are not bounded yet.
+const UNBOUNDED: &str = "SELECT count(*) FROM oncely.progress WHERE suspect = 9223372036854775807";
+/// Positions below which something may be done and forgotten.
+const IN_DOUBT: &str = "SELECT count(*) FROM oncely.progress WHERE suspect IS NOT NULL";
+
+async fn ends(world: &World, effect: &str, name: &str, status: &str) {
+    let is_so = async || world.status_of(effect, name).await.as_deref() == Some(status);
+    world.until(&format!("the {effect} to be {status}"), is_so).await;
+}
+
+/// An invoice was paid and charged, all of it forgotten, and the record that voids it is read first: the payment comes
+/// late then, and is no less paid for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_r39_a_forgotten_charge_and_its_refund_are_asked_for_whoever_is_read_first() {
+    let wiring = Wiring::invoices("late-charge").effects([charge(), refund(), note()]);
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).session_ms(25_000);
+    let plan = plan.env("ONCELY_SHUTDOWN_GRACE", "30s");
+    let mut world = plan.own_postgres().start().await;
+    world.run().await;
+    world.run().await;
+    world.apart().await;
+    for (number, partition) in [(1, 0), (2, 1)] {
+        world.event(&Event::paid(&World::invoice(number), 1), partition, Fate::Applied).await;
+        world.owe("charge", &World::invoice(number), Ending::Done);
+        world.owe("note", &World::invoice(number), Ending::Done);
+    }
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let name = World::invoice(3);
+    for (effect, ending) in
+        [("charge", Ending::Done), ("refund", Ending::Done), ("note", Ending::Held)]
+    {
+        world.owe(effect, &name, ending);
+    }
+    world.event(&Event::paid(&name, 1), 0, Fate::AppliedOrStale).await;
+    world.settled().await;
+    let slow = world.holder(0).unwrap();
+    world.workers[slow].freeze();
+    world.fail_over(standby).await;
+    world.until_count("the end of what is read", UNBOUNDED, 1).await;
+    world.event(&Event::new("invoice.voided", &name, 2), 1, Fate::Applied).await;
+    ends(&world, "refund", &name, "held").await;
+    world.workers[slow].thaw();
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
+    ends(&world, "charge", &name, "held").await;
+    ends(&world, "note", &name, "held").await;
+    let listed = world.oncely(&["effects", "list", "--status", "held"]).await;
+    for row in listed.json["effects"].as_array().unwrap() {
+        assert_eq!(row["suspect"], true, "{row}");
+    }
+    // A person has the charge sent again, by its key, and then what undoes it.
+    for effect in ["charge", "refund"] {
+        let key = world.key_of(effect, &name).await;
+        world.overrides(&["effects", "resolve", &key, "--as", "retry"]).await;
+        ends(&world, effect, &name, "done").await;
+    }
+    let log = world.provider.read_log().unwrap();
+    assert_eq!((log.effects_at("/v1/charges"), log.effects_at("/v1/refunds")), (3, 1));
+    world.check_invariants().await;
+}
