@@ -460,6 +460,9 @@ CREATE TABLE oncely.progress (
     witness_offset    bigint,
     witness_timestamp bigint,
     suspect           bigint,
+    -- Below it all is decided, though effects may be open; NULL: nothing is known beyond the position. Counts for
+    -- events that wait for a time, and for nothing else.
+    decided           bigint,
     witness_hash      uuid,
     -- The worker that took the partition up last, for people; nothing is decided by it.
     holder            uuid,

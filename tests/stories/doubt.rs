@@ -5,6 +5,8 @@ use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{charge, note, refund};
 use oncely_tests::{Event, Wiring, World};
 
+use super::gaps::{WAITING, life, send, wiring};
+
 /// A lease after which a death is found soon.
 const LEASE_MS: u64 = 900;
 
@@ -67,5 +69,50 @@ async fn w10_r39_a_forgotten_charge_and_its_refund_are_asked_for_whoever_is_read
     }
     let log = world.provider.read_log().unwrap();
     assert_eq!((log.effects_at("/v1/charges"), log.effects_at("/v1/refunds")), (3, 1));
+    world.check_invariants().await;
+}
+
+/// What had been read by a time is to be read again: a time that was over before a failover is not over after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_a_time_that_was_over_before_a_failover_counts_from_the_beginning() {
+    let wiring = wiring("late-time", "{ wait: 5s, then: apply, first: 1 }");
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).session_ms(25_000).unsampled();
+    let plan = plan.env("ONCELY_SHUTDOWN_GRACE", "30s");
+    let mut world = plan.own_postgres().start().await;
+    world.run().await;
+    world.run().await;
+    world.apart().await;
+    let [past_due, paid, voided] = life(&World::invoice(1));
+    let third = |number: usize| Event::new("invoice.voided", &World::invoice(number), 3);
+    send(&world, &past_due, 0, Fate::Applied).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    send(&world, &voided, 1, Fate::Applied).await;
+    world.until_count("it to wait", WAITING, 1).await;
+    world.caught_up().await;
+    standby.falls_behind();
+    send(&world, &paid, 0, Fate::Applied).await;
+    // The time of another one comes, so that of the first one would be over.
+    send(&world, &third(2), 1, Fate::Applied).await;
+    let over = "SELECT count(*) FROM oncely.deferred WHERE escalated";
+    world.until_count("another one's time", over, 1).await;
+    world.settled().await;
+    let slow = world.holder(0).unwrap();
+    world.workers[slow].freeze();
+    world.fail_over(standby).await;
+    world.until_count("the end of what is read", UNBOUNDED, 1).await;
+    // Whoever lets this one go looks at the first one as well, which has waited for longer.
+    send(&world, &third(3), 1, Fate::Applied).await;
+    world.until_count("three to wait", WAITING, 3).await;
+    world.overrides(&["deferred", "release", "--id", &third(3).id]).await;
+    world.until_count("it to go", WAITING, 2).await;
+    world.workers[slow].thaw();
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
+    world.settled().await;
+    let in_turn = format!(
+        "SELECT count(*) FROM oncely.deferred WHERE NOT escalated AND business_id = '{}'",
+        voided.id
+    );
+    assert_eq!(world.count(&in_turn).await, 1);
     world.check_invariants().await;
 }

@@ -42,6 +42,7 @@ mod replays;
 mod reports;
 mod running;
 mod sharing;
+mod timing;
 mod topics;
 mod unknown;
 mod webhooks;

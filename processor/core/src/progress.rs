@@ -86,18 +86,28 @@ pub struct Tracker {
     witness: Option<Witness>,
     /// Delivered and not yet passed by the position, in rising order of offsets.
     slots: VecDeque<Slot>,
+    /// How many of them, from the first one on, are surely decided.
+    decided: usize,
 }
 
 #[derive(Debug)]
 struct Slot {
     witness: Witness,
+    /// What it came to is durable; its effects may be open.
+    decided: bool,
     finished: bool,
+}
+
+impl Slot {
+    const fn of(witness: Witness) -> Self {
+        Self { witness, decided: false, finished: false }
+    }
 }
 
 impl Tracker {
     /// `position`: the first offset that will be delivered, or a lower one.
     pub const fn new(position: i64, witness: Option<Witness>) -> Self {
-        Self { position, witness, slots: VecDeque::new() }
+        Self { position, witness, slots: VecDeque::new(), decided: 0 }
     }
 
     /// Takes note of a delivered record. Records of one assignment come in rising order, except
@@ -111,13 +121,14 @@ impl Tracker {
                 match self.find(witness.offset) {
                     Ok(_) => Delivery::Again,
                     Err(index) => {
-                        self.slots.insert(index, Slot { witness, finished: false });
+                        self.slots.insert(index, Slot::of(witness));
+                        self.decided = self.decided.min(index);
                         Delivery::New
                     }
                 }
             }
             Some(_) | None => {
-                self.slots.push_back(Slot { witness, finished: false });
+                self.slots.push_back(Slot::of(witness));
                 Delivery::New
             }
         }
@@ -128,11 +139,33 @@ impl Tracker {
         if let Ok(index) = self.find(proof.0)
             && let Some(slot) = self.slots.get_mut(index)
         {
-            slot.finished = true;
+            (slot.decided, slot.finished) = (true, true);
         }
         while let Some(slot) = self.slots.pop_front_if(|slot| slot.finished) {
             self.position = slot.witness.offset.saturating_add(1);
             self.witness = Some(slot.witness);
+            self.decided = self.decided.saturating_sub(1);
+        }
+    }
+
+    /// Marks a record decided: what it came to is durable, whatever becomes of its effects.
+    pub fn decide(&mut self, offset: i64) {
+        if let Ok(index) = self.find(offset)
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            slot.decided = true;
+        }
+    }
+
+    /// Below it every record is decided, finished or not: never lower than the position.
+    pub fn decided(&mut self) -> i64 {
+        while self.slots.get(self.decided).is_some_and(|slot| slot.decided) {
+            self.decided = self.decided.saturating_add(1);
+        }
+        match (self.slots.get(self.decided), self.slots.back()) {
+            (Some(first), _) => first.witness.offset,
+            (None, Some(last)) => last.witness.offset.saturating_add(1),
+            (None, None) => self.position,
         }
     }
 
@@ -241,6 +274,40 @@ mod tests {
                         .map_or(top, |o| top.max(*o + 1));
                 }
                 prop_assert_eq!(tracker.position(), open.first().copied().unwrap_or(top));
+            }
+        }
+
+        /// Against sets: below what is decided nothing is undecided, and whatever finishes is decided.
+        #[test]
+        fn what_is_decided_ends_at_the_lowest_undecided_offset(
+            steps in prop::collection::vec((0..3_u8, 0_i64..30), 1..200)
+        ) {
+            let mut tracker = Tracker::new(0, None);
+            let (mut undecided, mut open) = (BTreeSet::new(), BTreeSet::new());
+            for (step, offset) in steps {
+                match step {
+                    0 => {
+                        if tracker.deliver(witness(offset)) == Delivery::New {
+                            undecided.insert(offset);
+                            open.insert(offset);
+                        }
+                    }
+                    1 => {
+                        tracker.decide(offset);
+                        undecided.remove(&offset);
+                    }
+                    _ => {
+                        if open.remove(&offset) {
+                            undecided.remove(&offset);
+                            tracker.finish(Finished::without_effects(offset));
+                        }
+                    }
+                }
+                let (decided, position) = (tracker.decided(), tracker.position());
+                prop_assert!(decided >= position);
+                let last = open.last().map_or(position, |last| position.max(last + 1));
+                let top = tracker.slots.back().map_or(last, |slot| slot.witness.offset + 1);
+                prop_assert_eq!(decided, undecided.first().copied().unwrap_or(top));
             }
         }
     }

@@ -32,6 +32,8 @@ pub struct Row {
     /// Records below it may be done although nothing is on record of them, since a failover may have lost it;
     /// [`END_UNKNOWN`] until the topic's end was looked up.
     pub suspect: Option<i64>,
+    /// Below it everything is decided, finished or not; the position may be further.
+    pub decided: Option<i64>,
     /// Why nothing is fetched until a person accepts.
     pub stopped: Option<String>,
 }
@@ -69,6 +71,7 @@ pub async fn load(connection: &mut PgConnection, topic: &Topic) -> Result<Vec<Ro
                 hash: key(hash),
             }),
             suspect: row.suspect,
+            decided: row.decided,
             stopped: row.stopped,
         })
         .collect())
@@ -208,6 +211,33 @@ pub async fn decided(
         &topic_id,
         &partition,
         &epoch
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Notes how far everything is decided, finished or not.
+pub async fn ahead(
+    connection: &mut PgConnection,
+    group: &str,
+    cluster_id: &str,
+    partitions: &[(Raise, i64)],
+) -> Result<()> {
+    let topic: Vec<_> = partitions.iter().map(|(one, _)| one.topic.clone()).collect();
+    let topic_id: Vec<_> = partitions.iter().map(|(one, _)| one.topic_id.clone()).collect();
+    let partition: Vec<_> = partitions.iter().map(|(one, _)| one.partition).collect();
+    let epoch: Vec<_> = partitions.iter().map(|(one, _)| one.epoch).collect();
+    let decided: Vec<_> = partitions.iter().map(|(_, decided)| *decided).collect();
+    query_file!(
+        "src/store/sql/progress_ahead.sql",
+        group,
+        cluster_id,
+        &topic,
+        &topic_id,
+        &partition,
+        &epoch,
+        &decided
     )
     .execute(connection)
     .await?;

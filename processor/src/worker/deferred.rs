@@ -80,7 +80,7 @@ pub(super) async fn load(
         tx,
         shared.connector_id,
         (entities, deciding),
-        shared.read_until.get(),
+        shared.read_until.get(generation),
         ROWS_MAX,
     )
     .await?;

@@ -28,11 +28,13 @@ pub(super) struct Keep {
     pub(super) positions: Positions,
     /// Partitions of which nothing is in doubt any more.
     pub(super) decided: Vec<Raise>,
+    /// Below which offset everything is decided, finished or not.
+    pub(super) ahead: Vec<(Raise, i64)>,
 }
 
 impl Keep {
     pub(super) const fn is_empty(&self) -> bool {
-        self.positions.is_empty() && self.decided.is_empty()
+        self.positions.is_empty() && self.decided.is_empty() && self.ahead.is_empty()
     }
 }
 
@@ -75,6 +77,9 @@ impl Keeper {
                 }
                 if !keep.decided.is_empty() {
                     progress::decided(connection, &group, &cluster_id, &keep.decided).await?;
+                }
+                if !keep.ahead.is_empty() {
+                    progress::ahead(connection, &group, &cluster_id, &keep.ahead).await?;
                 }
                 Ok(())
             });

@@ -79,6 +79,8 @@ struct Partition {
     asked: i64,
     /// Position that Postgres has.
     kept: i64,
+    /// How far everything is decided, as last sent to the keeper.
+    ahead: i64,
     draining: bool,
     /// Records at writers or in their queues.
     unwritten: usize,
@@ -115,6 +117,9 @@ pub(super) struct Pipeline {
     waiting: Waiting,
     drains: Vec<Drain>,
     keeping: bool,
+    /// Somebody asks how far everything is decided: events may wait for a time.
+    shows_ahead: bool,
+    ahead_last: Moment,
     asked_last: Moment,
     /// Assignments that have not ended; some of them are not answered yet.
     live: HashSet<AssignmentId>,
@@ -157,6 +162,7 @@ impl Pipeline {
         ends: Ends,
     ) -> Self {
         let (handle, events) = consumer;
+        let shows_ahead = super::caught_up::matters(&shared.connector);
         let shard = |jobs| Shard { queue: VecDeque::new(), jobs, given: 0 };
         Self {
             shared,
@@ -174,6 +180,8 @@ impl Pipeline {
             waiting: Waiting::default(),
             drains: Vec::new(),
             keeping: false,
+            shows_ahead,
+            ahead_last: clock::now(),
             asked_last: clock::now(),
             live: HashSet::new(),
             stopped: HashMap::new(),
@@ -333,6 +341,7 @@ impl Pipeline {
                     again: Again::of(position, &doubt),
                     asked: position,
                     kept: position,
+                    ahead: position,
                     draining: false,
                     unwritten: 0,
                     assigned,
@@ -371,6 +380,7 @@ impl Pipeline {
                 continue;
             }
             partition.unwritten = partition.unwritten.saturating_sub(1);
+            partition.tracker.decide(done.offset);
             if let Some(again) = &mut partition.again {
                 again.decided(done.offset);
             }

@@ -103,7 +103,8 @@ impl Redriver {
         let is_time = self.looked_last.is_none_or(|last| clock::since(last) >= LOOK_EVERY);
         let look = if is_time { Look::All } else { Look::Young };
         let due = self.session.patience().bounded(async {
-            let when = (look, shared.read_until.get());
+            self.session.connection().await?;
+            let when = (look, shared.read_until.get(self.session.generation()));
             deferred::due(self.session.connection().await?, id, may_wait, when, DUE_MAX).await
         });
         let due = match due.await {

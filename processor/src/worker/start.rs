@@ -401,8 +401,8 @@ mod tests {
 
     fn row(position: i64) -> Row {
         let topic_id = String::new();
-        let (witness, suspect, stopped) = (None, None, None);
-        Row { topic_id, partition: 0, epoch: 1, position, witness, suspect, stopped }
+        let (witness, suspect, decided, stopped) = (None, None, None, None);
+        Row { topic_id, partition: 0, epoch: 1, position, witness, suspect, decided, stopped }
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl Writer {
     /// # Errors
     /// As [`Writer::write`].
     pub(super) async fn release(&mut self, due: Vec<Key>) -> Result<Report, Stopped> {
+        // Behind a pooler the server may be another one by now, and what was read by then forgotten.
+        let patience = self.session.patience();
+        if let Err(error) = patience.bounded(self.session.confirm()).await {
+            self.session.failed(&error).await;
+        }
         let mut report = Report::default();
         let mut parts = vec![Releasing { due, ..Releasing::with(true) }];
         while let Some(mut part) = parts.pop() {

@@ -1,0 +1,62 @@
+//! When the time of an event comes that waits for a version: what keeps it from coming, and what does not.
+
+use oncely_rig::provider::Hold;
+use oncely_tests::ledger::Fate;
+use oncely_tests::world::BOUND;
+use oncely_tests::{Event, World};
+
+use super::gaps::{WAITING, send, wiring};
+
+/// A time counts what is read and decided. That a call takes its time is its own entity's affair, however long its
+/// offset waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_hangs_keeps_no_other_entity_waiting() {
+    let mut wiring = wiring("gap-hangs", "{ wait: 2s, then: apply, first: 1 }");
+    wiring.offset_wait = "forever";
+    // Longer than the times that are to come meanwhile.
+    wiring.effects[0].replace("total: 5s", "total: 60s");
+    let mut world = World::plan(wiring).start().await;
+    world.run().await;
+    world.provider.hold(Hold::BeforeApply);
+    send(&world, &Event::paid(&World::invoice(1), 1), 0, Fate::Applied).await;
+    world.provider.wait_held(1, BOUND).await.unwrap();
+    for (number, partition) in [(2, 1), (3, 0)] {
+        let event = Event::new("invoice.voided", &World::invoice(number), 3);
+        send(&world, &event, partition, Fate::Applied).await;
+    }
+    world.until_count("two to wait", WAITING, 2).await;
+    world.until_count("their time", WAITING, 0).await;
+    let positions = "SELECT position FROM oncely.progress WHERE partition = 0";
+    assert_eq!(world.count(positions).await, 0, "the offset still waits for its call");
+    world.provider.release();
+    world.settled().await;
+    world.check_invariants().await;
+}
+
+/// What lay in a topic that is gone nobody will read. It is told, and no time waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_gone_keeps_no_time_from_coming() {
+    let wiring = wiring("gap-gone", "{ wait: 1s, then: apply, first: 1 }");
+    let mut world = World::plan(wiring).unsampled().start().await;
+    let topic = world.topic().to_owned();
+    let other = format!("{topic}.other");
+    world.kafka().create_topic(&other, 1, &[]).await.unwrap();
+    let file = world.dir().join("connectors/story.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let both = text.replace(&format!("topics: [{topic}]"), &format!("topics: [{topic}, {other}]"));
+    std::fs::write(&file, both).unwrap();
+    let worker = world.run().await;
+    for number in 1..=2 {
+        let event = Event::new("invoice.voided", &World::invoice(number), 3);
+        send(&world, &event, 0, Fate::Applied).await;
+        world.until_count("it to wait", WAITING, 1).await;
+        world.until_count("its time", WAITING, 0).await;
+        let told = world.workers[worker].log().contains("go on without it");
+        assert_eq!(told, number == 2);
+        if number == 1 {
+            world.kafka().delete_topic(&other).await.unwrap();
+        }
+    }
+    world.settled().await;
+    world.check_invariants().await;
+}
