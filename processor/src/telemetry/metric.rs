@@ -425,8 +425,13 @@ mod tests {
             .filter_map(|line| line.trim().strip_prefix("runbook: deploy/runbooks/"))
             .collect();
         assert_eq!(alerts.matches("- alert: ").count(), named.len());
-        for name in &named {
-            text_of(&format!("runbooks/{name}"));
+        for (alert, name) in alerts.split("- alert: ").skip(1).zip(&named) {
+            // What the alert looks at is what its runbook begins with.
+            let (_, book) = text_of(&format!("runbooks/{name}"));
+            let metric = &alert[alert.find("oncely_").unwrap()..];
+            let metric = metric.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next();
+            let seen = book.split("**What has happened.**").next().unwrap();
+            assert!(seen.contains(metric.unwrap()), "{name} does not name {metric:?}");
         }
         let books = deployed.iter().filter_map(|(path, _)| {
             let is_book = path.parent().is_some_and(|dir| dir.ends_with("runbooks"));

@@ -29,10 +29,11 @@ use crate::store::claim;
 use crate::store::deferred;
 use crate::store::parked;
 use crate::store::settle;
-use crate::store::sweep::{self, Takeover};
+use crate::store::sweep::{self, Orphan, Takeover};
 use crate::store::{self, Session, StoreError, register};
 use crate::store::{lease, progress};
 use crate::task::Stopped;
+use crate::telemetry::Finished;
 
 /// How often due effects are looked for.
 const DUE_EVERY: Duration = Duration::from_millis(200);
@@ -327,9 +328,6 @@ impl Sweeper {
                     (Status::Held, 0, "its worker died".to_owned())
                 }
             };
-            if let Some(metrics) = shared.metrics.effect(lane.rule) {
-                metrics.taken_over(1);
-            }
             takeovers.push(Takeover {
                 key: orphan.key,
                 fence: orphan.fence,
@@ -348,12 +346,9 @@ impl Sweeper {
         tx.commit().await?;
         crash::after(Step::TakeOver);
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
-        for takeover in takeovers.iter().filter(|one| one.status == Status::Held.as_str()) {
-            let orphan = orphans.iter().find(|orphan| orphan.key == takeover.key);
-            if let Some(orphan) = orphan.filter(|orphan| taken.contains(&orphan.key)) {
-                let business_id = shared.shown(&orphan.tenant, &orphan.business_id);
-                let seen = (None, takeover.note.as_str());
-                tell(orphan.key, &orphan.name, &business_id, Status::Held, seen);
+        for takeover in takeovers.iter().filter(|one| taken.contains(&one.key)) {
+            if let Some(orphan) = orphans.iter().find(|orphan| orphan.key == takeover.key) {
+                taken_over(&shared, orphan, takeover);
             }
         }
         let let_go = |takeover: &&Takeover| takeover.status != Status::Unknown.as_str();
@@ -443,6 +438,26 @@ impl Sweeper {
     async fn remove_old(&mut self) -> Result<bool, StoreError> {
         let shared = Arc::clone(&self.shared);
         retention::remove_old(self.session.connection().await?, &shared).await
+    }
+}
+
+/// Counts and tells what a dead worker's claim became.
+fn taken_over(shared: &Shared, orphan: &Orphan, takeover: &Takeover) {
+    let lane = shared.lanes.iter().flatten().find(|lane| *lane.name == *orphan.name);
+    let metrics = lane.and_then(|lane| shared.metrics.effect(lane.rule));
+    let is_held = takeover.status == Status::Held.as_str();
+    if let Some(metrics) = metrics {
+        metrics.taken_over(1);
+        if is_held {
+            metrics.held(1);
+        } else if takeover.status == Status::Done.as_str() {
+            metrics.finished(Finished::Assumed, 1);
+        }
+    }
+    if is_held {
+        let business_id = shared.shown(&orphan.tenant, &orphan.business_id);
+        let seen = (None, takeover.note.as_str());
+        tell(orphan.key, &orphan.name, &business_id, Status::Held, seen);
     }
 }
 
