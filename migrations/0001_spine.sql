@@ -17,6 +17,8 @@ CREATE TABLE oncely.connector (
     scope      text        NOT NULL CHECK (length(scope) BETWEEN 1 AND 100),
     group_name text        NOT NULL CHECK (length(group_name) BETWEEN 1 AND 249),
     effects    text[]      COLLATE "C" NOT NULL,
+    -- Those of them whose provider can be asked.
+    lookups    text[]      COLLATE "C" NOT NULL DEFAULT '{}',
     -- The topic that gets its dead letters, and how often one is redriven at most.
     dead_letter   text     CHECK (length(dead_letter) BETWEEN 1 AND 249),
     redrives_max  integer  NOT NULL DEFAULT 5 CHECK (redrives_max >= 0)
@@ -236,7 +238,7 @@ CREATE TABLE oncely.compensation (
 CREATE INDEX compensation_undoes ON oncely.compensation (undoes);
 
 -- Attempts and look-ups; a first attempt that succeeds lives in its effect's own row alone. Also the
--- place of evidence: what a stale owner saw.
+-- place of evidence: what a stale owner saw. `refused`: by the brokers, a record that is held since.
 CREATE TABLE oncely.attempt (
     effect      uuid        NOT NULL,
     fence       bigint      NOT NULL,
@@ -246,7 +248,7 @@ CREATE TABLE oncely.attempt (
     evidence    boolean     NOT NULL DEFAULT false,
     outcome     text        COLLATE "C" NOT NULL
         CHECK (outcome IN ('done', 'not_applied', 'throttled', 'rejected', 'halted', 'unknown',
-                           'found', 'not_found', 'undecided', 'unanswered')),
+                           'found', 'not_found', 'undecided', 'unanswered', 'refused')),
     note        text        CHECK (length(note) <= 500),
     PRIMARY KEY (effect, fence, evidence)
 );
@@ -287,7 +289,8 @@ CREATE TABLE oncely.payload (
 -- wants the record decided again, and `release` that it is run although it is in quarantine. `letter`: it is to go to
 -- its connector's topic, and is not in the outbox yet. `holds`: the entity whose events above `held_version` wait
 -- until it is closed.
--- `suspect`: a failover may have lost that it was decided again.
+-- `suspect`: a failover may have lost that it was decided again. `first_*`: why and when it was parked first, where it
+-- was parked anew since.
 CREATE TABLE oncely.parked (
     id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event             uuid,
@@ -297,6 +300,7 @@ CREATE TABLE oncely.parked (
     record_offset     bigint      CHECK (record_offset >= 0),
     record_timestamp  bigint,
     parked_at         timestamptz NOT NULL DEFAULT now(),
+    first_at          timestamptz,
     holds             uuid,
     held_version      bigint      CHECK (held_version >= 0),
     record_partition  integer     CHECK (record_partition >= 0),
@@ -314,9 +318,13 @@ CREATE TABLE oncely.parked (
     tenant            text        COLLATE "C" NOT NULL DEFAULT '',
     business_id       text        COLLATE "C" CHECK (length(business_id) <= 512),
     detail            text        NOT NULL CHECK (length(detail) <= 2000),
+    first_reason      text        COLLATE "C",
+    first_detail      text,
     record_key        bytea,
     value             bytea,
     headers           bytea,
+    CHECK ((first_at IS NULL) = (first_reason IS NULL)),
+    CHECK ((first_at IS NULL) = (first_detail IS NULL)),
     CHECK ((effect IS NULL) = (source IS NOT NULL)),
     CHECK ((source IS NULL) = (record_offset IS NULL)),
     CHECK ((source IS NULL) = (record_partition IS NULL)),

@@ -124,6 +124,13 @@ async fn r27_a_redriven_record_is_decided_as_any_other_and_once() {
     let stale = "SELECT count(*) FROM oncely.parked WHERE closed_as = 'stale'";
     assert_eq!(world.count(stale).await, 1, "the sixth had moved on");
     world.settled().await;
+    // What first happened stays to be seen, whatever was decided since.
+    let told = world.oncely(&["explain", &Event::paid(&World::invoice(1), 1).id]).await;
+    let timeline = told.json["found"][0]["timeline"].as_array().unwrap();
+    let whats: Vec<&str> = timeline.iter().map(|entry| entry["what"].as_str().unwrap()).collect();
+    let order = ["received", "parked", "parked", "applied"];
+    assert!(whats.starts_with(&order), "{told:?}");
+    assert!(whats.contains(&"closed"), "{told:?}");
     world.forgive_stale(&Event::paid(&World::invoice(6), 1).id);
     world.check_invariants().await;
 }

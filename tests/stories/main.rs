@@ -40,6 +40,7 @@ mod rebalances;
 mod repeats;
 mod replays;
 mod reports;
+mod resolving;
 mod running;
 mod sharing;
 mod timing;

@@ -178,6 +178,11 @@ async fn h4_h5_a_dead_head_holds_its_own_key_and_can_be_retried() {
     let first = &listed.json["records"][0];
     assert_eq!(first["topic"], missing.as_str(), "{listed:?}");
     assert!(first["note"].as_str().unwrap().contains("does not exist"), "{listed:?}");
+    // A person may send it again: it is refused, not rejected for good.
+    let told = world.oncely(&["explain", &Event::past_due(&dead, 1).id]).await;
+    let timeline = told.json["found"][0]["timeline"].to_string();
+    assert!(timeline.contains("REFUSED") && timeline.contains("HELD"), "{told:?}");
+    assert!(!timeline.contains("REJECTED"), "{told:?}");
     world.kafka().create_topic(&missing, 2, &[]).await.unwrap();
     let dry = ["outbox", "retry", "--topic", &missing, "--dry-run", "--reason", "made"];
     assert_eq!(world.oncely(&dry).await.json["retried"], 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::record::Event;
-use oncely_tests::wiring::{EffectLines, charge, hook, receipt};
+use oncely_tests::wiring::{EffectLines, charge, hook, receipt, usage};
 use oncely_tests::world::BOUND;
 use oncely_tests::{Wiring, World};
 
@@ -78,6 +78,41 @@ async fn r27_what_is_missing_is_added_once_and_what_is_on_record_stays() {
     let again = world.oncely(&again).await;
     assert_eq!(again.json["outcomes"]["absorbed"], 6, "{again:?}");
     assert_eq!((calls(&world, "/v1/charges"), calls(&world, "/emails")), (6, 6));
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r27_a_preview_counts_an_effect_once_that_many_events_owe() {
+    let mut world = world("shared-missing", [usage()]).await;
+    world.run().await;
+    let names: Vec<String> = (1..=5).map(World::invoice).collect();
+    for name in &names {
+        let event = Event::paid(name, 1);
+        world.owe("usage", &event.id, Ending::Done);
+        world.event(&event, 0, Fate::Applied).await;
+    }
+    world.settled().await;
+    let mut shared = hook();
+    shared.replace("key: event.id", "key: event.account");
+    shared.replace(
+        "json: { event: \"{{ event.id }}\", cents: \"{{ event.data.amount }}\" }",
+        "json: { account: \"{{ event.account }}\", of: evt- }",
+    );
+    rewire(&mut world, shared).await;
+    let connector = name(&world);
+    let replay = ["replay", &connector, "--all", "--effects", "missing"];
+    let dry = [&replay[..], &["--reason", "look", "--dry-run"]].concat();
+    let counts = |json: &serde_json::Value| {
+        ["effects_added", "events_with_effects_added"].map(|count| json[count].clone())
+    };
+    let would = world.oncely(&dry).await;
+    assert_eq!(counts(&would.json), [1, 5].map(serde_json::Value::from), "{would:?}");
+    let said = world.overrides_many(&replay, 5).await;
+    assert_eq!(counts(&said.json), counts(&would.json), "as it was announced");
+    world.settled().await;
+    assert_eq!(calls(&world, "/keyed/hooks"), 1);
+    // In its request, and in the id of whichever event it is on record for.
+    world.owe("hook", "evt-", Ending::Done);
     world.check_invariants().await;
 }
 

@@ -7,6 +7,7 @@ use comfy_table::{ContentArrangement, Table};
 use serde_json::{Value, json};
 
 use super::exit::Exit;
+use crate::store::admin::COUNTED_MAX;
 
 /// For whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -145,6 +146,51 @@ pub(super) fn counted(count: usize, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
+/// Whether a list may have been cut by its limit.
+pub(super) fn is_full(rows: usize, limit: i64) -> bool {
+    i64::try_from(rows).is_ok_and(|count| count >= limit)
+}
+
+/// How many rows a list shows, and of how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    rows: usize,
+    total: i64,
+}
+
+impl Shown {
+    pub(super) fn all(rows: usize) -> Self {
+        Self { rows, total: i64::try_from(rows).unwrap_or(i64::MAX) }
+    }
+
+    pub(super) const fn of(rows: usize, total: i64) -> Self {
+        Self { rows, total }
+    }
+
+    /// Whether no more were counted.
+    const fn is_bound(self) -> bool {
+        self.total >= COUNTED_MAX
+    }
+
+    /// `2 rows`, `showing 2 of 7 rows`, `showing 2 of at least 100000 rows`.
+    pub(super) fn text(self, one: &str) -> String {
+        if usize::try_from(self.total).is_ok_and(|total| total <= self.rows) {
+            return counted(self.rows, one);
+        }
+        let least = if self.is_bound() { "at least " } else { "" };
+        format!("showing {} of {least}{} {one}s; --limit shows more", self.rows, self.total)
+    }
+
+    /// The same beside the rows, for machines.
+    pub(super) fn add_to(self, mut json: Value) -> Value {
+        if let Some(members) = json.as_object_mut() {
+            members.insert("total".to_owned(), self.total.into());
+            members.insert("total_is_at_least".to_owned(), self.is_bound().into());
+        }
+        json
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +214,18 @@ mod tests {
         let text = whole_table(&["at", "seen by", "note"], rows);
         assert!(text.contains(&"x".repeat(70)) && !text.contains("SEEN BY"), "{text}");
         assert!(whole_table(&["at", "note"], Vec::new()).contains("NOTE"));
+    }
+
+    #[test]
+    fn a_list_that_is_cut_says_of_how_many() {
+        assert_eq!(Shown::all(1).text("effect"), "1 effect");
+        assert_eq!(Shown::of(2, 2).text("effect"), "2 effects");
+        let some = Shown::of(50, 51);
+        assert_eq!(some.text("effect"), "showing 50 of 51 effects; --limit shows more");
+        assert_eq!(some.add_to(json!({}))["total"], 51);
+        let most = Shown::of(50, COUNTED_MAX);
+        assert!(most.text("effect").starts_with("showing 50 of at least 100000 effects"));
+        assert_eq!(most.add_to(json!({}))["total_is_at_least"], true);
     }
 
     #[test]

@@ -140,11 +140,69 @@ fn the_commands_on_a_real_database() {
     insta::assert_snapshot!("answers", said);
     assert_eq!(world.oncely(&["explain", "in_2", "--tenant", "acct_7"]).exit, Exit::Failed);
 
+    every_tenant(&world);
+    cut_lists(&world);
     resolving(&world);
     resolving_many(&world);
     accepting(&world);
     counting(&world);
     orphaned(&world);
+}
+
+/// One id under three tenants and two connectors.
+fn every_tenant(world: &World) {
+    for (scope, tenant, offset) in
+        [("invoices", "acct_8", 5), ("invoices", "", 6), ("other", "", 7)]
+    {
+        let event = Key::event(scope, tenant, "in_1");
+        world.sql(&format!(
+            "INSERT INTO oncely.inbox (key, fingerprint, first_offset, first_partition, source, outcome,
+                tenant, effects) VALUES ('{event}', '{event}', {offset}, 3, 1, 'applied', '{tenant}', NULL)"
+        ));
+    }
+    let found = |args: &[&str]| {
+        let json = world.oncely(&[&["explain", "in_1"][..], args].concat()).json;
+        let text = |found: &Value, name: &str| found[name].as_str().unwrap().to_owned();
+        let found = json["found"].as_array().unwrap().iter();
+        let mut found: Vec<String> = found
+            .map(|found| format!("{}/{}", text(found, "connector"), text(found, "tenant")))
+            .collect();
+        found.sort();
+        found.join(" ")
+    };
+    assert_eq!(found(&[]), "invoice-paid/ invoice-paid/acct_7 invoice-paid/acct_8 other/");
+    assert_eq!(found(&["--tenant", "acct_8"]), "invoice-paid/acct_8");
+    assert_eq!(found(&["--connector", "other"]), "other/");
+    world.sql("DELETE FROM oncely.inbox WHERE tenant <> 'acct_7'");
+}
+
+/// Of how many rows a list is, and names that nobody knows.
+fn cut_lists(world: &World) {
+    let cut = world.oncely(&["effects", "list", "--limit", "1"]);
+    assert!(cut.text.ends_with("showing 1 of 2 effects; --limit shows more\n"), "{}", cut.text);
+    assert_eq!((&cut.json["total"], &cut.json["total_is_at_least"]), (&2.into(), &false.into()));
+    for list in ["dlq", "quarantine", "deferred", "outbox"] {
+        let args = [list, "list", "--limit", "1", "--connector", "invoice-paid"];
+        assert_eq!(world.oncely(&args).json["total"], u8::from(list == "quarantine"), "{list}");
+    }
+    let change = ["--connector", "invoice-payd", "--reason", "x", "--yes"];
+    for args in [
+        &["effects", "list"][..],
+        &["effects", "resolve", "--as", "done"],
+        &["dlq", "list"],
+        &["quarantine", "discard"],
+        &["deferred", "list"],
+        &["deferred", "release"],
+        &["outbox", "list"],
+        &["outbox", "retry"],
+        &["webhooks", "list"],
+        &["explain", "in_1"],
+    ] {
+        let reads = args.contains(&"list") || args.contains(&"explain");
+        let more = if reads { &change[..2] } else { &change[..] };
+        let told = world.try_oncely(&[args, more].concat()).unwrap_err().to_string();
+        assert!(told.contains("did you mean invoice-paid?"), "{args:?}: {told}");
+    }
 }
 
 fn resolving(world: &World) {
@@ -156,6 +214,10 @@ fn resolving(world: &World) {
     let blocked = resolve(&second, "skipped", &[]);
     assert_eq!(blocked.exit, Exit::Failed);
     assert!(blocked.text.contains("waits for an earlier effect"), "{}", blocked.text);
+
+    let nobody = resolve(&first, "lookup", &[]);
+    assert_eq!(nobody.exit, Exit::Failed);
+    assert!(nobody.text.contains("has no `lookup`"), "{}", nobody.text);
 
     let dry = resolve(&first, "done", &["--dry-run"]);
     assert!(dry.text.contains("nothing was changed"), "{}", dry.text);
@@ -219,6 +281,16 @@ fn resolving_many(world: &World) {
     assert_eq!(world.effect(effect_key(21))["status"], "held");
     let audited = || world.sql("SELECT id FROM oncely.audit WHERE reason = 'INC-9'").len();
     assert_eq!(audited(), 0);
+    world.sql(&format!(
+        "UPDATE oncely.effect SET last_sent_at = now() - interval '1 hour' WHERE key = '{}'",
+        effect_key(22)
+    ));
+    let sent = |from: &str, to: &str| {
+        let filters = ["--sent-from", from, "--sent-to", to, "--dry-run"];
+        let args = ["effects", "resolve", "--as", "skipped", "--reason", "INC-9", "--yes"];
+        world.oncely(&[&args[..], &filters].concat()).json["rows"][0]["key"].clone()
+    };
+    assert_eq!(sent("2h", "30m"), effect_key(22).wire(), "when it was sent, not owed");
     assert_eq!(resolve(&filters, &[]).json["changed"], 1);
     assert_eq!(world.effect(effect_key(21))["status"], "skipped");
     assert_eq!(world.effect(effect_key(20))["status"], "held");

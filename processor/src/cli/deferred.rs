@@ -3,10 +3,11 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, counted, table, time};
+use super::answer::{Answer, Shown, counted, is_full, table, time};
 use super::context::{ChangeArgs, Context};
 use super::effects::id;
 use super::exit::CliError;
+use super::known;
 use crate::store::admin::deferred::{self, DeferredRow, Filter, Held, Meant, Which};
 use crate::store::{Connection, StoreError};
 
@@ -65,6 +66,7 @@ impl Release {
         let Self { numbers, connector, business_id, .. } = self;
         let which = Which { numbers, connector, business_id };
         let mut connection = context.connect("deferred").await?;
+        known::connector(&mut connection, which.connector.as_deref()).await?;
         if !change.dry_run {
             let what = if self.all { "every event that waits for a version" } else { "them" };
             context.confirm(&format!("Let {what} go now?"))?;
@@ -178,11 +180,18 @@ impl Deferred {
         };
         let filter = Filter { connector, business_id, event: None, closed, limit };
         let mut connection = context.connect("deferred").await?;
-        Ok(listed(&deferred::list(&mut connection, &filter).await?))
+        known::connector(&mut connection, filter.connector.as_deref()).await?;
+        let rows = deferred::list(&mut connection, &filter).await?;
+        let shown = if is_full(rows.len(), limit) {
+            Shown::of(rows.len(), deferred::count(&mut connection, &filter).await?)
+        } else {
+            Shown::all(rows.len())
+        };
+        Ok(listed(&rows, shown))
     }
 }
 
-fn listed(rows: &[DeferredRow]) -> Answer {
+fn listed(rows: &[DeferredRow], shown: Shown) -> Answer {
     let header = ["number", "since", "connector", "id", "version", "waits for", "until", "from"];
     let cells = rows.iter().map(|row| {
         vec![
@@ -196,9 +205,10 @@ fn listed(rows: &[DeferredRow]) -> Answer {
             row.origin.as_ref().map(ToString::to_string).unwrap_or_default(),
         ]
     });
-    let count = counted(rows.len(), "deferred event");
+    let count = shown.text("deferred event");
     let text = format!("{}{count}\n", table(&header, cells.collect()));
-    Answer::new(text, json!({ "deferred": rows.iter().map(row_json).collect::<Vec<Value>>() }))
+    let json = json!({ "deferred": rows.iter().map(row_json).collect::<Vec<Value>>() });
+    Answer::new(text, shown.add_to(json))
 }
 
 /// What an event waits for, or waited for.
@@ -280,7 +290,7 @@ mod tests {
             ..row()
         };
         let rows = [row(), DeferredRow { reached: Some(1), ..row() }, held, late];
-        insta::assert_snapshot!(listed(&rows).text, @r"
+        insta::assert_snapshot!(listed(&rows, Shown::all(rows.len())).text, @r"
         NUMBER  SINCE                     CONNECTOR         ID               VERSION  WAITS FOR          UNTIL                                           FROM
         4       1970-01-01T00:00:00.000Z  shipment-tracked  north / sc-1005  5        version 4          1970-01-01T00:00:30.000Z
         4       1970-01-01T00:00:00.000Z  shipment-tracked  north / sc-1005  5        versions 2 to 4    1970-01-01T00:00:30.000Z

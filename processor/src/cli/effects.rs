@@ -7,10 +7,12 @@ use oncely_core::key::Key;
 use serde_json::{Value, json};
 
 use super::answer::{
-    Answer, bytes_json, bytes_text, counted, fields, shown, table, time, time_or_none, whole_table,
+    Answer, Shown, bytes_json, bytes_text, fields, is_full, shown, table, time, time_or_none,
+    whole_table,
 };
 use super::context::Context;
 use super::exit::CliError;
+use super::known;
 use super::moment;
 use super::resolve::Resolve;
 use crate::store::admin::effects::{self, AttemptRow, Bytes, EffectRow, Filter};
@@ -43,16 +45,18 @@ A claim counts once its worker is dead. An orphaned effect is tried by nobody: i
 rejected or skipped.
   done       it has happened: later effects go on
   retry      it has not: it is sent again now, with the same key and the same bytes
+  lookup     ask the provider now, where the file has a `lookup` for it
   rejected   it will not happen: a dead letter; effects after it are skipped
   skipped    it is not wanted: effects after it are skipped as well
 Filters mean held effects only, unless --state says otherwise. Each effect is resolved by itself, oldest
-first, with an audit row of its own; one that cannot be is left as it is, and the answer says why.
+first, with an audit row of its own; one that cannot be, that was tried or changed since it was listed,
+or whose lane is locked is left as it is, and the answer says why.
 
 Examples:
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --reason 'was seen'
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as done --by ana --reason INC-7
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run
-  oncely effects resolve --connector invoice-paid --effect receipt --from 2h --as retry \\
+  oncely effects resolve --connector invoice-paid --effect receipt --sent-from 2h --as retry \\
       --reason 'the mail relay refused all of them' --dry-run
   oncely effects resolve --all --state held --as done --reason INC-7"
     )]
@@ -85,6 +89,12 @@ pub(super) struct List {
     /// Only those that came to be owed before
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     to: Option<DateTime<Utc>>,
+    /// Only those that were sent last then or later
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    sent_from: Option<DateTime<Utc>>,
+    /// Only those that were sent last before
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    sent_to: Option<DateTime<Utc>>,
     /// Rows at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
@@ -138,15 +148,24 @@ impl List {
             orphaned: self.orphaned,
             from: self.from,
             to: self.to,
+            sent_from: self.sent_from,
+            sent_to: self.sent_to,
             oldest_first: false,
             limit: self.limit,
         };
-        let rows = effects::list(&mut context.connect("effects").await?, &filter).await?;
-        Ok(listed(&rows, self.limit))
+        let mut connection = context.connect("effects").await?;
+        known::connector(&mut connection, filter.connector.as_deref()).await?;
+        let rows = effects::list(&mut connection, &filter).await?;
+        let shown = if is_full(rows.len(), self.limit) {
+            Shown::of(rows.len(), effects::count(&mut connection, &filter).await?)
+        } else {
+            Shown::all(rows.len())
+        };
+        Ok(listed(&rows, shown))
     }
 }
 
-fn listed(rows: &[EffectRow], limit: i64) -> Answer {
+fn listed(rows: &[EffectRow], shown: Shown) -> Answer {
     let header = ["key", "connector", "effect", "state", "tries", "id", "owed since", "note"];
     let cells = rows.iter().map(|row| {
         vec![
@@ -161,10 +180,9 @@ fn listed(rows: &[EffectRow], limit: i64) -> Answer {
         ]
     });
     let mut text = table(&header, cells.collect());
-    let full = i64::try_from(rows.len()).is_ok_and(|count| count >= limit);
-    let more = if full { "; there may be more, see --limit" } else { "" };
-    text.push_str(&format!("{}{more}\n", counted(rows.len(), "effect")));
-    Answer::new(text, json!({ "effects": rows.iter().map(effect_json).collect::<Vec<_>>() }))
+    text.push_str(&format!("{}\n", shown.text("effect")));
+    let json = json!({ "effects": rows.iter().map(effect_json).collect::<Vec<_>>() });
+    Answer::new(text, shown.add_to(json))
 }
 
 /// The state, and what makes a waiting one wait.

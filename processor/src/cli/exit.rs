@@ -115,7 +115,7 @@ impl CliError {
 }
 
 /// Away: it may pass by itself. Refused: a person has to put a setting, the role or the schema right.
-fn of_store(error: &StoreError) -> Exit {
+pub(super) fn of_store(error: &StoreError) -> Exit {
     match (error, error.next_step()) {
         (_, NextStep::Wait | NextStep::Again) => Exit::Unavailable,
         (StoreError::Refused { .. }, _) => Exit::Config,

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use super::answer::{Answer, shown, time};
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::known;
+use super::print::chain;
 use super::timeline::{Timeline, timeline};
 use crate::store::PgConnection;
 use crate::store::admin::events::{self, ConnectorRow};
@@ -34,34 +36,40 @@ struct Found {
 impl Explain {
     pub(super) async fn run(self, context: &Context) -> Result<Answer, CliError> {
         let mut connection = context.connect("explain").await?;
+        known::connector(&mut connection, self.connector.as_deref()).await?;
         let connectors = events::connectors(&mut connection, self.connector.as_deref()).await?;
         if connectors.is_empty() {
-            let named = self.connector.map_or_else(
-                || "no connector ever ran on this database".to_owned(),
-                |name| format!("no connector {name} ever ran on this database"),
-            );
-            return Err(CliError::Failed(named));
+            return Err(CliError::Failed("no connector ever ran on this database".to_owned()));
         }
         let mut found = Vec::new();
-        let tenants = match &self.tenant {
-            Some(tenant) => vec![tenant.clone()],
-            None => vec![String::new()],
-        };
+        let tenants = [self.tenant.clone().unwrap_or_default()];
         self.look(&mut connection, &connectors, &tenants, &mut found).await?;
-        if found.is_empty() && self.tenant.is_none() {
-            let tenants = events::tenants_of(&mut connection, &self.business_id).await?;
-            self.look(&mut connection, &connectors, &tenants, &mut found).await?;
-        }
-        if found.is_empty() && self.tenant.is_none() {
-            let scopes: Vec<String> = connectors.iter().map(|one| one.scope.clone()).collect();
-            let id = &self.business_id;
-            let tenants = events::tenants_by_key(&mut connection, &scopes, id).await?;
-            self.look(&mut connection, &connectors, &tenants, &mut found).await?;
+        let mut cut_off = None;
+        if self.tenant.is_none() {
+            match self.of_all(&mut connection, &connectors, &mut found).await {
+                Ok(()) => {}
+                Err(error) if found.is_empty() => return Err(error),
+                Err(error) => cut_off = Some(chain(&error)),
+            }
         }
         if found.is_empty() {
             return Ok(self.unknown());
         }
-        Ok(self.answer(&found))
+        Ok(self.answer(&found, cut_off.as_deref()))
+    }
+
+    /// Every tenant that owns such an id. Reads whole tables.
+    async fn of_all(
+        &self,
+        connection: &mut PgConnection,
+        connectors: &[ConnectorRow],
+        found: &mut Vec<Found>,
+    ) -> Result<(), CliError> {
+        let tenants = events::tenants_of(connection, &self.business_id).await?;
+        self.look(connection, connectors, &tenants, found).await?;
+        let scopes: Vec<String> = connectors.iter().map(|one| one.scope.clone()).collect();
+        let tenants = events::tenants_by_key(connection, &scopes, &self.business_id).await?;
+        self.look(connection, connectors, &tenants, found).await
     }
 
     async fn look(
@@ -108,7 +116,8 @@ impl Explain {
         Answer { exit: Exit::Failed, ..Answer::new(text, json) }
     }
 
-    fn answer(&self, found: &[Found]) -> Answer {
+    /// `cut_off`: why not every tenant was looked for.
+    fn answer(&self, found: &[Found], cut_off: Option<&str>) -> Answer {
         let mut text = String::new();
         for found in found {
             if !text.is_empty() {
@@ -117,6 +126,11 @@ impl Explain {
             let id = super::effects::id(&found.tenant, &self.business_id);
             text.push_str(&format!("{}: {}\n", found.connector, shown(&id)));
             text.push_str(&found.timeline.text());
+        }
+        if let Some(why) = cut_off {
+            text.push_str(&format!(
+                "\nother tenants may own this id as well, they could not be looked for ({why}): name the --tenant\n"
+            ));
         }
         let found: Vec<Value> = found
             .iter()
@@ -139,6 +153,9 @@ impl Explain {
                 })
             })
             .collect();
-        Answer::new(text, json!({ "business_id": self.business_id, "found": found }))
+        Answer::new(
+            text,
+            json!({ "business_id": self.business_id, "found": found, "cut_off": cut_off }),
+        )
     }
 }

@@ -17,6 +17,7 @@ mod exit;
 mod explain;
 mod failover;
 mod help;
+mod known;
 mod load;
 mod migrate;
 mod moment;

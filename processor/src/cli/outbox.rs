@@ -3,10 +3,11 @@
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::answer::{Answer, counted, table, time};
+use super::answer::{Answer, Shown, counted, is_full, table, time};
 use super::context::{ChangeArgs, Context};
 use super::effects::id;
 use super::exit::CliError;
+use super::known;
 use crate::store::admin::outbox::{self, Filter, OutboxRow};
 use crate::store::{Connection, StoreError};
 
@@ -100,7 +101,14 @@ impl Outbox {
                 let statuses = status.into_iter().map(|state| state.as_str().to_owned()).collect();
                 let filter = Filter { statuses, connector, topic, number: None, limit };
                 let mut connection = context.connect("outbox").await?;
-                Ok(listed(&outbox::list(&mut connection, &filter).await?))
+                known::connector(&mut connection, filter.connector.as_deref()).await?;
+                let rows = outbox::list(&mut connection, &filter).await?;
+                let shown = if is_full(rows.len(), limit) {
+                    Shown::of(rows.len(), outbox::count(&mut connection, &filter).await?)
+                } else {
+                    Shown::all(rows.len())
+                };
+                Ok(listed(&rows, shown))
             }
             Self::Retry(retry) => retry.run(context).await,
         }
@@ -117,6 +125,7 @@ impl Retry {
             ..Filter::default()
         };
         let mut connection = context.connect("outbox").await?;
+        known::connector(&mut connection, filter.connector.as_deref()).await?;
         if !change.dry_run {
             let what = if self.all { "every refused record" } else { "these records" };
             context.confirm(&format!("Send {what} again?"))?;
@@ -138,7 +147,7 @@ impl Retry {
     }
 }
 
-fn listed(rows: &[OutboxRow]) -> Answer {
+fn listed(rows: &[OutboxRow], shown: Shown) -> Answer {
     let header =
         ["number", "state", "connector", "topic", "made from", "id", "since", "tries", "note"];
     let cells = rows.iter().map(|row| {
@@ -154,8 +163,9 @@ fn listed(rows: &[OutboxRow]) -> Answer {
             row.note.clone().unwrap_or_default(),
         ]
     });
-    let text = format!("{}{}\n", table(&header, cells.collect()), counted(rows.len(), "record"));
-    Answer::new(text, json!({ "records": rows.iter().map(row_json).collect::<Vec<Value>>() }))
+    let text = format!("{}{}\n", table(&header, cells.collect()), shown.text("record"));
+    let json = json!({ "records": rows.iter().map(row_json).collect::<Vec<Value>>() });
+    Answer::new(text, shown.add_to(json))
 }
 
 fn place(row: &OutboxRow) -> String {

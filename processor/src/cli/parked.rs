@@ -6,13 +6,15 @@ use oncely_core::expr::spelling::nearest;
 use serde_json::{Value, json};
 
 use super::answer::{
-    Answer, bytes_as_written, bytes_json, bytes_text, counted, fields, shown, table, time,
+    Answer, Shown, bytes_as_written, bytes_json, bytes_text, counted, fields, is_full, shown,
+    table, time,
 };
 use super::beside::beside;
 use super::context::Context;
 use super::effects::id;
 use super::exit::CliError;
-use crate::store::admin::parked::{self, Filter, ParkedRow, ParkedWhole, Place};
+use super::known;
+use crate::store::admin::parked::{self, Filter, First, ParkedRow, ParkedWhole, Place};
 use crate::worker::{is_unreadable, read_headers, reasons};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -50,8 +52,14 @@ impl List {
         let Self { connector, reason, business_id, closed, limit } = self;
         let filter = Filter { connector, reason, business_id, closed, limit };
         let mut connection = context.connect("parked").await?;
+        known::connector(&mut connection, filter.connector.as_deref()).await?;
         let rows = parked::list(&mut connection, place, &filter).await?;
-        Ok(listed(place, &rows))
+        let shown = if is_full(rows.len(), limit) {
+            Shown::of(rows.len(), parked::count(&mut connection, place, &filter).await?)
+        } else {
+            Shown::all(rows.len())
+        };
+        Ok(listed(place, &rows, shown))
     }
 }
 
@@ -71,7 +79,7 @@ pub(super) const fn word(place: Place) -> &'static str {
     }
 }
 
-fn listed(place: Place, rows: &[ParkedRow]) -> Answer {
+fn listed(place: Place, rows: &[ParkedRow], shown: Shown) -> Answer {
     let header = [
         "number",
         "parked at",
@@ -96,9 +104,9 @@ fn listed(place: Place, rows: &[ParkedRow]) -> Answer {
             row.detail.clone(),
         ]
     });
-    let text = format!("{}{}\n", table(&header, cells.collect()), counted(rows.len(), word(place)));
+    let text = format!("{}{}\n", table(&header, cells.collect()), shown.text(word(place)));
     let rows: Vec<Value> = rows.iter().map(row_json).collect();
-    Answer::new(text, json!({ "parked": rows }))
+    Answer::new(text, shown.add_to(json!({ "parked": rows })))
 }
 
 /// Whether somebody has to look at it, and what became of it otherwise.
@@ -135,7 +143,7 @@ fn row_json(row: &ParkedRow) -> Value {
 }
 
 fn shown_whole(whole: &ParkedWhole) -> Answer {
-    let row = &whole.row;
+    let (row, first) = (&whole.row, &whole.first);
     let fingerprint =
         |key: &Option<oncely_core::key::Key>| key.map(|key| key.to_string()).unwrap_or_default();
     let timestamp = whole.timestamp_ms.and_then(chrono::DateTime::from_timestamp_millis);
@@ -153,6 +161,7 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         ),
         ("from", from(row)),
         ("redriven", if row.redrives > 0 { row.redrives.to_string() } else { String::new() }),
+        ("first", first.as_ref().map(first_text).unwrap_or_default()),
         ("stands", stands(row)),
         ("record time", timestamp.map(time).unwrap_or_default()),
         ("fingerprint", fingerprint(&whole.fingerprint)),
@@ -185,6 +194,10 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
     }
     let mut json = row_json(row);
     if let Some(json) = json.as_object_mut() {
+        let first = whole.first.as_ref().map(|first| {
+            json!({ "parked_at": time(first.at), "reason": first.reason, "detail": first.detail })
+        });
+        json.insert("first".to_owned(), json!(first));
         json.insert("event".to_owned(), json!(whole.event.map(|key| key.to_string())));
         json.insert("fingerprint".to_owned(), json!(whole.fingerprint.map(|key| key.to_string())));
         let from = whole.known.as_ref().map(|(origin, _)| origin.to_string());
@@ -202,6 +215,10 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         json.insert("headers".to_owned(), headers.iter().map(header_json).collect());
     }
     Answer::new(text, json)
+}
+
+fn first_text(first: &First) -> String {
+    format!("{} {}: {}", time(first.at), first.reason, shown(&first.detail))
 }
 
 /// The two contents that have one business id.
@@ -281,6 +298,7 @@ mod tests {
                 wanted: false,
                 closed: None,
             },
+            first: None,
             event: None,
             fingerprint: Some(oncely_core::key::Key::from_bytes([1; 16])),
             known_fingerprint: Some(oncely_core::key::Key::from_bytes([2; 16])),
@@ -318,6 +336,7 @@ mod tests {
         };
         let whole = ParkedWhole {
             row,
+            first: None,
             event: None,
             fingerprint: None,
             known_fingerprint: None,

@@ -7,6 +7,7 @@ use super::answer::{Answer, counted, table};
 use super::context::{ChangeArgs, Context};
 use super::effects::id;
 use super::exit::CliError;
+use super::known;
 use super::parked::{self, List};
 use crate::store::admin::parked::Place;
 use crate::store::admin::redrive::{self, Filter, Meant, Wish};
@@ -234,6 +235,7 @@ impl Which {
             limit: self.limit,
         };
         let mut connection = context.connect("redrive").await?;
+        known::connector(&mut connection, filter.connector.as_deref()).await?;
         if !change.dry_run {
             // What is asked about is what would be done now.
             let dry = crate::store::admin::Change { dry_run: true, ..change.clone() };

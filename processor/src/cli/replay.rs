@@ -2,7 +2,7 @@
 
 mod event;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
@@ -304,11 +304,13 @@ fn answer(
 ) -> Answer {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut effects: BTreeMap<String, usize> = BTreeMap::new();
+    // Of events that share an effect the first adds it.
+    let mut added_keys: BTreeSet<Key> = BTreeSet::new();
     let mut reasons: Vec<String> = Vec::new();
     for (event, played) in events.iter().zip(came) {
         let count = counts.entry(played.came.as_str()).or_insert(0);
         *count = count.saturating_add(1);
-        for effect in &played.effects {
+        for (_, effect) in played.effects.iter().filter(|(key, _)| added_keys.insert(*key)) {
             let count = effects.entry(effect.clone()).or_insert(0);
             *count = count.saturating_add(1);
         }
@@ -382,12 +384,16 @@ mod tests {
             offset: n.into(),
             connector_id: 1,
         };
-        let added = |names: &[&str]| Played {
-            effects: names.iter().map(|name| (*name).to_owned()).collect(),
+        let added = |effects: &[(u8, &str)]| Played {
+            effects: (effects.iter())
+                .map(|(n, name)| (Key::from_bytes([*n; 16]), (*name).to_owned()))
+                .collect(),
             ..Played::of(Came::Added)
         };
         let events = [event(1), event(2), event(3)];
-        let came = [added(&["receipt", "crm"]), Played::of(Came::Absorbed), added(&["receipt"])];
+        // The last one owes the same `crm` as the first.
+        let last = added(&[(1, "crm"), (3, "receipt")]);
+        let came = [added(&[(2, "receipt"), (1, "crm")]), Played::of(Came::Absorbed), last];
         let would = answer(&Mode::Missing, &events, &came, Some(false), "r");
         insta::assert_snapshot!(would.text, @r"
         EVENTS    COUNT

@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use super::answer::{Answer, counted, shown, table};
 use super::context::{ChangeArgs, Context};
 use super::effects::{Asked, id, key, state_asked};
-use super::exit::{CliError, Exit};
+use super::exit::{CliError, Exit, of_store};
+use super::known;
 use super::moment;
+use super::print::chain;
 use crate::store::admin::Change;
 use crate::store::admin::effects::{self, EffectRow, Filter};
 use crate::store::admin::resolve::{Resolution, Resolved, resolve};
@@ -68,6 +70,14 @@ struct Filters {
     #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
           conflicts_with = "keys")]
     to: Option<DateTime<Utc>>,
+    /// Only those that were sent last then or later: for a time in which the provider is known to have failed
+    #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
+          conflicts_with = "keys")]
+    sent_from: Option<DateTime<Utc>>,
+    /// Only those that were sent last before
+    #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
+          conflicts_with = "keys")]
+    sent_to: Option<DateTime<Utc>>,
     /// Every one of them
     #[arg(long, group = "which", conflicts_with = "keys")]
     all: bool,
@@ -98,6 +108,8 @@ impl Filters {
             orphaned: false,
             from: self.from,
             to: self.to,
+            sent_from: self.sent_from,
+            sent_to: self.sent_to,
             oldest_first: true,
             limit: self.limit,
         }
@@ -130,21 +142,46 @@ impl Word {
     }
 }
 
+/// Lanes that are locked by others before the command gives up; each costs a wait.
+const LOCKED_MAX: usize = 3;
+
 /// One effect that was meant, and what became of the wish.
 struct Spoken {
     row: EffectRow,
-    resolved: Resolved,
+    came: Came,
+}
+
+/// What became of the wish for one effect.
+enum Came {
+    Resolved(Resolved),
+    /// Another transaction holds its lane.
+    Locked,
+    /// The database went away while it was asked to keep it.
+    Unsure,
+    /// The command had to stop before.
+    NotReached,
 }
 
 impl Spoken {
     /// Why it is left as it is.
     const fn left(&self) -> Option<&'static str> {
-        match self.resolved {
-            Resolved::From { .. } => None,
-            Resolved::NotFound => Some("it is not there any more"),
-            Resolved::Refused { why, .. } => Some(why),
+        match self.came {
+            Came::Resolved(Resolved::From { .. }) => None,
+            Came::Resolved(Resolved::NotFound) => Some("it is not there any more"),
+            Came::Resolved(Resolved::Refused { why, .. }) => Some(why),
+            Came::Locked => Some("its lane is locked by another transaction: say it again later"),
+            Came::Unsure => Some(
+                "the database did not say whether it kept this: look at it before you say it again",
+            ),
+            Came::NotReached => Some("it was not reached"),
         }
     }
+}
+
+/// What became of all that were meant, and what ended it early.
+struct Outcome {
+    spoken: Vec<Spoken>,
+    stopped: Option<StoreError>,
 }
 
 impl Resolve {
@@ -152,6 +189,7 @@ impl Resolve {
         let change = context.change(&self.change)?;
         let resolution = self.resolution()?;
         let mut connection = context.connect("effects").await?;
+        known::connector(&mut connection, self.filters.connector.as_deref()).await?;
         if let [key_] = self.keys.as_slice() {
             return self.one(context, &mut connection, key(key_)?, &resolution, &change).await;
         }
@@ -168,19 +206,19 @@ impl Resolve {
         if rows.is_empty() {
             return Err(CliError::Failed("no effect is meant by this".to_owned()));
         }
-        if !change.dry_run {
+        if !change.dry_run && !context.yes {
             // What is asked about is what would be done now.
             let dry = Change { dry_run: true, ..change.clone() };
-            let would = each(&mut connection, rows.clone(), &resolution, &dry).await?;
-            let count = would.iter().filter(|one| one.left().is_none()).count();
-            if count == 0 {
+            let would = each(&mut connection, rows.clone(), &resolution, &dry).await;
+            let count = would.changed();
+            if count == 0 || would.stopped.is_some() {
                 return Ok(self.many(&would, true));
             }
             let (what, word) = (counted(count, "effect"), self.word.as_str());
             context.confirm(&format!("Resolve {what} as {word}?"))?;
         }
-        let spoken = each(&mut connection, rows, &resolution, &change).await?;
-        Ok(self.many(&spoken, change.dry_run))
+        let outcome = each(&mut connection, rows, &resolution, &change).await;
+        Ok(self.many(&outcome, change.dry_run))
     }
 
     async fn one(
@@ -191,15 +229,21 @@ impl Resolve {
         resolution: &Resolution,
         change: &Change,
     ) -> Result<Answer, CliError> {
+        let Some(seen) = effects::of_keys(connection, &[key]).await?.pop() else {
+            return self.answer(key, &Resolved::NotFound);
+        };
         if !change.dry_run {
-            let word = self.word.as_str();
-            context.confirm(&format!("Resolve {} as {word}?", key.wire()))?;
+            let (word, was) = (self.word.as_str(), seen.status.as_str());
+            context.confirm(&format!("Resolve {}, which is {was}, as {word}?", key.wire()))?;
         }
-        let resolved = alone(connection, key, resolution, change).await?;
+        let mut tx = connection.begin().await.map_err(StoreError::from)?;
+        let resolved = resolve(&mut tx, &seen, resolution, change).await?;
+        tx.commit().await.map_err(StoreError::from)?;
         self.answer(key, &resolved)
     }
 
-    fn many(&self, spoken: &[Spoken], dry_run: bool) -> Answer {
+    fn many(&self, outcome: &Outcome, dry_run: bool) -> Answer {
+        let spoken = &outcome.spoken;
         let header = ["key", "connector", "effect", "id", "was", "left as it is"];
         let cells = spoken.iter().take(SHOWN_MAX).map(|one| {
             vec![
@@ -216,7 +260,7 @@ impl Resolve {
         if more > 0 {
             text.push_str(&format!("… and {more} more\n"));
         }
-        let changed = spoken.iter().filter(|one| one.left().is_none()).count();
+        let changed = outcome.changed();
         let left = spoken.len().saturating_sub(changed);
         let rest = if left > 0 { format!(", {left} left as they are") } else { String::new() };
         let (word, count) = (self.word.as_str(), counted(changed, "effect"));
@@ -225,6 +269,10 @@ impl Resolve {
         } else {
             format!("resolved {count} as {word}{rest}\n")
         });
+        let stopped = outcome.stopped.as_ref().map(|error| chain(error));
+        if let Some(why) = &stopped {
+            text.push_str(&format!("stopped before the end: {why}\n"));
+        }
         let rows: Vec<Value> = spoken
             .iter()
             .map(|one| {
@@ -239,9 +287,18 @@ impl Resolve {
                 })
             })
             .collect();
-        let json =
-            json!({ "rows": rows, "changed": changed, "resolved_as": word, "dry_run": dry_run });
-        let exit = if changed == 0 { Exit::Failed } else { Exit::Ok };
+        let json = json!({
+            "rows": rows,
+            "changed": changed,
+            "resolved_as": word,
+            "dry_run": dry_run,
+            "stopped": stopped,
+        });
+        let exit = match &outcome.stopped {
+            Some(error) => of_store(error),
+            None if changed == 0 => Exit::Failed,
+            None => Exit::Ok,
+        };
         Answer { exit, ..Answer::new(text, json) }
     }
 
@@ -303,29 +360,52 @@ async fn named(connection: &mut PgConnection, keys: &[Key]) -> Result<Vec<Effect
     }
 }
 
-/// Each in a transaction of its own, so that no worker waits for a person's many.
+impl Outcome {
+    fn changed(&self) -> usize {
+        self.spoken.iter().filter(|one| one.left().is_none()).count()
+    }
+}
+
+/// Each in a transaction of its own, so that no worker waits for a person's many. A lane that is locked is left;
+/// any other error ends it, and what was done until then is told.
 async fn each(
     connection: &mut PgConnection,
     rows: Vec<EffectRow>,
     resolution: &Resolution,
     change: &Change,
-) -> Result<Vec<Spoken>, CliError> {
+) -> Outcome {
     let mut spoken = Vec::with_capacity(rows.len());
+    let (mut stopped, mut locked) = (None, 0_usize);
     for row in rows {
-        let resolved = alone(connection, row.key, resolution, change).await?;
-        spoken.push(Spoken { row, resolved });
+        let (came, error) = match &stopped {
+            Some(_) => (Came::NotReached, None),
+            None => match alone(connection, &row, resolution, change).await {
+                Err(error) if error.is_locked() && locked < LOCKED_MAX => {
+                    locked = locked.saturating_add(1);
+                    (Came::Locked, None)
+                }
+                Err(error) => (Came::NotReached, Some(error)),
+                Ok(ended) => ended,
+            },
+        };
+        stopped = stopped.or(error);
+        spoken.push(Spoken { row, came });
     }
-    Ok(spoken)
+    Outcome { spoken, stopped }
 }
 
+/// What became of one, and what went wrong where that is not known.
 async fn alone(
     connection: &mut PgConnection,
-    key: Key,
+    seen: &EffectRow,
     resolution: &Resolution,
     change: &Change,
-) -> Result<Resolved, CliError> {
-    let mut tx = connection.begin().await.map_err(StoreError::from)?;
-    let resolved = resolve(&mut tx, key, resolution, change).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(resolved)
+) -> Result<(Came, Option<StoreError>), StoreError> {
+    let mut tx = connection.begin().await?;
+    let resolved = resolve(&mut tx, seen, resolution, change).await?;
+    let changes = matches!(resolved, Resolved::From { .. }) && !change.dry_run;
+    match tx.commit().await {
+        Err(error) if changes => Ok((Came::Unsure, Some(error.into()))),
+        ended => ended.map(|()| (Came::Resolved(resolved), None)).map_err(StoreError::from),
+    }
 }

@@ -47,9 +47,9 @@ pub(super) struct Timeline {
 pub(super) fn timeline(history: &History) -> Timeline {
     let mut entries = Vec::new();
     if let Some(inbox) = &history.inbox {
-        let waited = history.deferred.iter().map(|row| row.at).min();
-        let at = waited.unwrap_or(inbox.first_seen_at);
-        entries.push(entry(Some(at), "received", place(inbox.origin.as_ref()), ""));
+        let received =
+            entry(Some(received(inbox, history)), "received", place(inbox.origin.as_ref()), "");
+        entries.push(received);
     }
     entries.extend(history.deferred.iter().flat_map(deferred));
     entries.extend(history.inbox.as_ref().and_then(ended));
@@ -62,7 +62,7 @@ pub(super) fn timeline(history: &History) -> Timeline {
         entries.extend(tried(effect, &attempts.collect::<Vec<_>>()));
     }
     entries.extend(history.pairs.iter().flat_map(|pair| undone(pair, history)));
-    entries.extend(history.parked.iter().map(parked));
+    entries.extend(history.parked.iter().flat_map(parked));
     entries.extend(history.inbox.iter().filter_map(repeated));
     entries.extend(history.audit.iter().map(|entry| by_hand(entry, &history.effects)));
     // Stable: what happened in one instant keeps the order in which it is listed here.
@@ -108,6 +108,15 @@ fn place(origin: Option<&Origin>) -> String {
     origin.map(ToString::to_string).unwrap_or_default()
 }
 
+/// When the record was read whose event this is: it may have waited or been parked before it was decided as it is.
+fn received(inbox: &InboxRow, history: &History) -> DateTime<Utc> {
+    let waited = history.deferred.iter().map(|row| row.at);
+    let parked =
+        history.parked.iter().filter(|row| row.effect.is_none() && row.origin == inbox.origin);
+    let parked = parked.map(|row| row.first.as_ref().map_or(row.at, |first| first.at));
+    waited.chain(parked).fold(inbox.first_seen_at, DateTime::min)
+}
+
 /// What it came to; nothing of one that waits.
 fn ended(inbox: &InboxRow) -> Option<Entry> {
     if inbox.outcome == Ending::Deferred.as_str() {
@@ -150,22 +159,35 @@ fn repeated(inbox: &InboxRow) -> Option<Entry> {
     Some(entry(Some(repeats.last_seen_at), "repeated", detail, "DUPLICATE"))
 }
 
-fn parked(row: &ParkedEntry) -> Entry {
-    let (what, state) = match row.kind.as_str() {
-        "quarantine" => ("parked", "QUARANTINED"),
-        _ => ("parked", "DEAD LETTER"),
-    };
+/// Why it was parked first, why it is now where that is another time, and how it was closed.
+fn parked(row: &ParkedEntry) -> Vec<Entry> {
+    let number = row.id;
     let origin = row.origin.as_ref().map(|origin| format!("  {origin}")).unwrap_or_default();
     let again = match row.redrives {
         0 => String::new(),
         times => format!("  decided again: {times}"),
     };
-    let detail = format!("#{} {}: {}{origin}{again}", row.id, row.reason, shown(&row.detail));
-    let state = match &row.closed {
-        Some((_, how)) => format!("CLOSED: {}", how.to_uppercase()),
-        None => state.to_owned(),
+    // How often stands where it is told how it stands.
+    let (open, closed) = if row.closed.is_some() { ("", &*again) } else { (&*again, "") };
+    let state = match row.kind.as_str() {
+        "quarantine" => "QUARANTINED",
+        _ => "DEAD LETTER",
     };
-    entry(Some(row.at), what, detail, &state)
+    let line = |at, (reason, detail): (&str, &str), more: &str, state: &str| {
+        entry(Some(at), "parked", format!("#{number} {reason}: {}{more}", shown(detail)), state)
+    };
+    let last = (row.reason.as_str(), row.detail.as_str());
+    let mut entries = match &row.first {
+        None => vec![line(row.at, last, &format!("{origin}{open}"), state)],
+        Some(first) => {
+            let before = (first.reason.as_str(), first.detail.as_str());
+            vec![line(first.at, before, &origin, ""), line(row.at, last, open, state)]
+        }
+    };
+    if let Some((at, how)) = &row.closed {
+        entries.push(entry(Some(*at), "closed", format!("#{number}{closed}"), &how.to_uppercase()));
+    }
+    entries
 }
 
 /// Attempts of one effect, its end, and how it stands when it is open.

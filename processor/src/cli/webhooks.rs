@@ -6,6 +6,7 @@ use serde_json::json;
 use super::answer::{Answer, counted, time, whole_table};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
+use super::known;
 use crate::store::admin::endpoints::{self, EndpointRow, Filter};
 use crate::store::{Connection, StoreError};
 
@@ -58,6 +59,7 @@ impl Webhooks {
             Self::List { connector } => {
                 let filter = Filter { connector, url: None };
                 let mut connection = context.connect("webhooks").await?;
+                known::connector(&mut connection, filter.connector.as_deref()).await?;
                 let rows = endpoints::list(&mut connection, &filter).await?;
                 let count = counted(rows.len(), "disabled endpoint");
                 let text = format!("{}{count}\n", table(&rows));
@@ -73,6 +75,7 @@ impl Enable {
         let change = context.change(&self.change)?;
         let mut connection = context.connect("webhooks").await?;
         let filter = Filter { connector: self.connector, url: self.url };
+        known::connector(&mut connection, filter.connector.as_deref()).await?;
         if !change.dry_run {
             let what = filter.url.as_deref().unwrap_or("every disabled endpoint");
             context.confirm(&format!("Send to {what} again?"))?;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::admin::audit::Change;
 use super::admin::resolve::{self, Resolution};
-use super::admin::{events, totals};
+use super::admin::{effects, events, totals};
 use super::batch::{self, Written};
 use super::claim::{self, Claim};
 use super::error::{NextStep, StoreError};
@@ -287,7 +287,8 @@ async fn only_failures_are_counted_and_their_time_runs_while_they_go_on() {
     world.sql("UPDATE oncely.effect SET status = 'held', due_at = NULL").await;
     let change = Change { actor: "ana".into(), reason: "INC-7".into(), dry_run: false };
     let mut tx = c.begin().await.unwrap();
-    resolve::resolve(&mut tx, effect, &Resolution::Retry, &change).await.unwrap();
+    let seen = effects::of_keys(&mut tx, &[effect]).await.unwrap().remove(0);
+    resolve::resolve(&mut tx, &seen, &Resolution::Retry, &change).await.unwrap();
     tx.commit().await.unwrap();
     let anew = claim(c, worker).await;
     assert_eq!((anew.history.failures, anew.history.failing_ms), (0, None));

@@ -81,6 +81,11 @@ impl StoreError {
         Self::Refused { code: RENUMBERED.to_owned(), source }
     }
 
+    /// A lock that another transaction did not let go of in time: only what it holds was not to be had.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Contended { code, .. } if code == "55P03")
+    }
+
     pub const fn next_step(&self) -> NextStep {
         match self {
             Self::Unavailable { .. } => NextStep::Wait,

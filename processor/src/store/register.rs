@@ -1,15 +1,19 @@
 //! Numbers of connectors and of the topics that they read.
 
-use oncely_core::connector::Connector;
+use oncely_core::connector::{Connector, EffectBody};
 use sqlx::{PgConnection, query_file};
 
 use super::error::Result;
 
-/// Registers a connector with the ids of its effects and gives its number; to be done again now and
+/// Registers a connector with the ids of its effects, and of those whose provider can be asked, and gives its number; to be done again now and
 /// then by whoever runs it, since one that nobody runs is gone.
 pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> Result<i32> {
     let Connector { name, scope, source, .. } = connector;
     let effects: Vec<String> = connector.effects.iter().map(|rule| rule.id.to_string()).collect();
+    let lookups: Vec<String> = (connector.effects.iter())
+        .filter(|rule| matches!(&rule.body, EffectBody::Call(call) if call.lookup.is_some()))
+        .map(|rule| rule.id.to_string())
+        .collect();
     let group = &*source.group;
     let failure = &connector.failure;
     let dead_letter = failure.dead_letter.as_ref().map(|letters| &*letters.topic);
@@ -21,6 +25,7 @@ pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> 
         &effects,
         dead_letter,
         i32::try_from(failure.redrives_max).unwrap_or(i32::MAX),
+        &lookups,
     );
     Ok(query.fetch_one(connection).await?.id)
 }

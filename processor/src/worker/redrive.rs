@@ -328,10 +328,17 @@ impl Redriving {
                         &parked.detail,
                     )
                 },
-                (What::Event { .. }, None, decision, None) => {
-                    let ending = decision.map_or(Ending::Ignored, |decision| decision.ending);
-                    Decided::closed(row.number, ending)
-                }
+                // What could not be read at first has an id by now, under which people look for it.
+                (What::Event { event, .. }, None, decision, None) => Decided {
+                    event: row.event,
+                    tenant: Some(event.tenant.to_string()),
+                    business_id: Some(event.id.to_string()),
+                    fingerprint: Some(event.fingerprint.0),
+                    ..Decided::closed(
+                        row.number,
+                        decision.map_or(Ending::Ignored, |decision| decision.ending),
+                    )
+                },
             })
         };
         items.iter().enumerate().filter_map(of).collect()

@@ -74,6 +74,11 @@ impl World {
         said
     }
 
+    /// Books what a person changed by a command that did not do all that it was asked.
+    pub fn overridden(&self, times: u64) {
+        self.ledger().overrides += times;
+    }
+
     /// Takes a stopped topic as it is, from its first record.
     pub async fn accept(&self, group: &str, topic: &str) {
         let args = ["progress", "accept", "--group", group, "--topic", topic, "--all"];

@@ -75,8 +75,8 @@ impl Came {
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub(super) came: Came,
-    /// Ids of what was added.
-    pub(super) effects: Vec<String>,
+    /// Keys and ids of what was added; events that share an effect name it each, while nothing is written.
+    pub(super) effects: Vec<(Key, String)>,
     pub(super) why: Option<String>,
 }
 
@@ -219,9 +219,10 @@ async fn again(
         return Ok(Played::of(Came::Absorbed));
     }
     let rule = |index: usize| connector.effects.get(index).map(|rule| rule.id.to_string());
-    let effects = owed.effects.values().map(|effect| effect.rule);
-    let effects = effects.chain(owed.ledger.values().map(|line| line.rule));
-    let effects: Vec<String> = effects.filter_map(rule).collect();
+    let effects = owed.effects.iter().map(|(key, effect)| (*key, effect.rule));
+    let effects = effects.chain(owed.ledger.iter().map(|(key, line)| (*key, line.rule)));
+    let effects: Vec<(Key, String)> =
+        effects.filter_map(|(key, index)| Some((key, rule(index)?))).collect();
     let stored = write_headers(&record.headers);
     let kept = Kept {
         timestamp_ms: record.timestamp_ms,
@@ -236,7 +237,7 @@ async fn again(
     };
     let detail = BTreeMap::from([
         ("request", json!(rules.request)),
-        ("effects", json!(effects)),
+        ("effects", effects.iter().map(|(_, id)| id.as_str()).collect()),
         ("connector", json!(*connector.name)),
         ("file", json!(rules.file)),
     ]);

@@ -4,6 +4,7 @@ use oncely_core::key::Key;
 
 use super::*;
 use crate::store::admin::events::Repeats;
+use crate::store::admin::parked::First;
 
 fn at(ms: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(1_795_946_531_204 + ms).unwrap()
@@ -24,6 +25,7 @@ fn effect(n: u8, name: &str, status: Status) -> EffectRow {
         tenant: "acct_7".to_owned(),
         business_id: "in_1009:invoice.paid".to_owned(),
         version: 7,
+        fence: Some(1),
         attempts: 1,
         failures: 0,
         takeovers: 0,
@@ -163,6 +165,7 @@ fn a_life_that_needs_a_person() {
         parked: vec![ParkedEntry {
             redrives: 0,
             closed: None,
+            first: None,
             id: 12,
             at: at(90_000_000),
             kind: "quarantine".to_owned(),
@@ -195,4 +198,36 @@ fn a_life_that_needs_a_person() {
     now           receipt     waits behind ef_01010101010101010101010101010101, which is held  ef_02020202020202020202020202020202  WAITING
     verdict: 1 settle held, 1 receipt waiting, 1 extra rejected, 1 parked: waits for a person, 3 open
     "#);
+}
+
+#[test]
+fn what_a_person_decides_later_hides_nothing_of_what_came_before() {
+    let parked = |first: Option<First>, closed| ParkedEntry {
+        id: 4,
+        at: at(60_000),
+        kind: "dead_letter".to_owned(),
+        reason: "expression_failed".to_owned(),
+        detail: "`event.amount` is text".to_owned(),
+        origin: origin(3, 88_121),
+        effect: None,
+        redrives: 2,
+        closed,
+        first,
+    };
+    let first =
+        First { at: at(0), reason: "syntax".to_owned(), detail: "no `}` at the end".to_owned() };
+    let history = History {
+        inbox: Some(InboxRow { first_seen_at: at(90_000), repeats: None, ..inbox() }),
+        parked: vec![parked(Some(first), Some((at(90_000), "applied".to_owned())))],
+        ..History::default()
+    };
+    insta::assert_snapshot!(timeline(&history).text(), @"
+    2026-11-29 UTC
+    10:02:11.204  received    billing.invoices.v1[3]@88121
+    10:02:11.204  parked      #4 syntax: no `}` at the end  billing.invoices.v1[3]@88121
+    10:03:11.204  parked      #4 expression_failed: `event.amount` is text  DEAD LETTER
+    10:03:41.204  applied     open → paid  v7
+    10:03:41.204  closed      #4  decided again: 2                          APPLIED
+    verdict: nothing open
+    ");
 }

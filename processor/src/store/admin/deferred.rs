@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_scalar};
 
+use super::COUNTED_MAX;
 use super::audit::{Change, record};
 use crate::store::columns::{key, uuid};
 use crate::store::error::Result;
@@ -117,6 +118,22 @@ pub async fn release(tx: &mut PgConnection, which: &Which, change: &Change) -> R
         query_file!("src/store/sql/admin_deferred_release.sql", &going).execute(tx).await?;
     }
     Ok(meant)
+}
+
+/// How many events pass the filter, whatever its limit; counted up to [`COUNTED_MAX`].
+///
+/// # Errors
+/// As every query.
+pub async fn count(connection: &mut PgConnection, filter: &Filter) -> Result<i64> {
+    let count = query_file_scalar!(
+        "src/store/sql/admin_deferred_count.sql",
+        filter.connector,
+        filter.business_id,
+        filter.event.map(uuid),
+        filter.closed,
+        COUNTED_MAX,
+    );
+    Ok(count.fetch_one(connection).await?)
 }
 
 /// Events that pass the filter: those that wait first, in the order in which their time comes.

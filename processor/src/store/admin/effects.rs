@@ -3,9 +3,10 @@
 use chrono::{DateTime, Utc};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file, query_file_as};
+use sqlx::{PgConnection, query_file, query_file_as, query_file_scalar};
 use uuid::Uuid;
 
+use super::COUNTED_MAX;
 use crate::store::columns::{key, uuid, uuids};
 use crate::store::error::{Result, StoreError};
 
@@ -24,6 +25,9 @@ pub struct Filter {
     /// When it came to be owed.
     pub from: Option<DateTime<Utc>>,
     pub to: Option<DateTime<Utc>>,
+    /// When it was sent last.
+    pub sent_from: Option<DateTime<Utc>>,
+    pub sent_to: Option<DateTime<Utc>>,
     /// Oldest first, instead of newest.
     pub oldest_first: bool,
     /// Rows at most.
@@ -43,6 +47,8 @@ pub struct EffectRow {
     pub tenant: String,
     pub business_id: String,
     pub version: i64,
+    /// Of its last claim; none before the first.
+    pub fence: Option<i64>,
     pub attempts: i32,
     /// Those of them that the retry plan counts.
     pub failures: i32,
@@ -81,6 +87,7 @@ struct Columns {
     tenant: String,
     business_id: String,
     version: i64,
+    fence: Option<i64>,
     attempts: i32,
     failures: i32,
     lookups: i32,
@@ -115,6 +122,7 @@ impl Columns {
             tenant: self.tenant,
             business_id: self.business_id,
             version: self.version,
+            fence: self.fence,
             attempts: self.attempts,
             failures: self.failures,
             lookups: self.lookups,
@@ -137,13 +145,42 @@ impl Columns {
     }
 }
 
+impl Filter {
+    /// The states that are asked for, where any are named; and whether all of them are open ones.
+    fn states(&self) -> (Option<Vec<String>>, bool) {
+        let statuses: Vec<_> =
+            self.statuses.iter().map(|status| status.as_str().to_owned()).collect();
+        let has_states = self.halted || !statuses.is_empty();
+        let open_only = has_states && self.statuses.iter().all(|status| !status.is_final());
+        (has_states.then_some(statuses), open_only)
+    }
+}
+
+/// How many effects pass the filter, whatever its limit; counted up to [`COUNTED_MAX`].
+pub async fn count(connection: &mut PgConnection, filter: &Filter) -> Result<i64> {
+    let (statuses, open_only) = filter.states();
+    let count = query_file_scalar!(
+        "src/store/sql/admin_effects_count.sql",
+        statuses.as_deref(),
+        open_only,
+        filter.connector,
+        filter.effect,
+        filter.tenant,
+        filter.business_id,
+        COUNTED_MAX,
+        filter.orphaned,
+        filter.halted,
+        filter.from,
+        filter.to,
+        filter.sent_from,
+        filter.sent_to,
+    );
+    Ok(count.fetch_one(connection).await?)
+}
+
 /// Effects that pass the filter.
 pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<EffectRow>> {
-    let statuses: Vec<_> =
-        filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
-    let has_states = filter.halted || !statuses.is_empty();
-    let open_only = has_states && filter.statuses.iter().all(|status| !status.is_final());
-    let statuses = has_states.then_some(statuses);
+    let (statuses, open_only) = filter.states();
     let rows = query_file_as!(
         Columns,
         "src/store/sql/admin_effects.sql",
@@ -159,6 +196,8 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
         filter.from,
         filter.to,
         filter.oldest_first,
+        filter.sent_from,
+        filter.sent_to,
     );
     rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
 }

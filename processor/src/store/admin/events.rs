@@ -9,6 +9,7 @@ use super::audit::{self, Entry};
 use super::compensations::{self, Pair};
 use super::deferred::{self, DeferredRow, Filter};
 use super::effects::{self, AttemptRow, EffectRow};
+use super::parked::First;
 use crate::store::columns::{key, keys, uuid, uuids};
 use crate::store::error::Result;
 use crate::store::origin::Origin;
@@ -116,6 +117,7 @@ pub struct ParkedEntry {
     pub redrives: i32,
     /// When it was closed, and as what.
     pub closed: Option<(DateTime<Utc>, String)>,
+    pub first: Option<First>,
 }
 
 #[derive(Clone, Debug)]
@@ -189,6 +191,7 @@ async fn parked(connection: &mut PgConnection, event: Key) -> Result<Vec<ParkedE
             effect: row.effect.map(key),
             redrives: row.redrives,
             closed: row.closed_at.zip(row.closed_as),
+            first: First::of(row.first_at, row.first_reason, row.first_detail),
         })
         .collect())
 }

@@ -22,3 +22,6 @@ pub mod totals;
 pub mod workers;
 
 pub use audit::Change;
+
+/// Rows that are counted beside a list that shows only some; what is more is "at least" so many.
+pub const COUNTED_MAX: i64 = 100_000;

@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_scalar};
 
+use super::COUNTED_MAX;
 use super::audit::{Change, record};
 use crate::store::columns::key;
 use crate::store::error::Result;
@@ -41,6 +42,23 @@ pub struct OutboxRow {
     pub tenant: Option<String>,
     pub business_id: Option<String>,
     pub note: Option<String>,
+}
+
+/// How many records pass the filter, whatever its limit; counted up to [`COUNTED_MAX`].
+///
+/// # Errors
+/// As every query.
+pub async fn count(connection: &mut PgConnection, filter: &Filter) -> Result<i64> {
+    let statuses = (!filter.statuses.is_empty()).then_some(&*filter.statuses);
+    let count = query_file_scalar!(
+        "src/store/sql/admin_outbox_count.sql",
+        statuses,
+        filter.connector,
+        filter.topic,
+        filter.number,
+        COUNTED_MAX,
+    );
+    Ok(count.fetch_one(connection).await?)
 }
 
 /// Records that pass the filter, newest first.

@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_scalar};
 
+use super::COUNTED_MAX;
 use crate::store::columns::key;
 use crate::store::error::Result;
 use crate::store::origin::Origin;
@@ -57,6 +58,24 @@ pub struct ParkedRow {
     pub closed: Option<(DateTime<Utc>, String)>,
 }
 
+/// Why it was parked first, of one that was parked anew since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct First {
+    pub at: DateTime<Utc>,
+    pub reason: String,
+    pub detail: String,
+}
+
+impl First {
+    pub(super) fn of(
+        at: Option<DateTime<Utc>>,
+        reason: Option<String>,
+        detail: Option<String>,
+    ) -> Option<Self> {
+        Some(Self { at: at?, reason: reason?, detail: detail? })
+    }
+}
+
 /// What both queries give of a row; each has a type of its own.
 macro_rules! head {
     ($row:expr) => {
@@ -75,6 +94,20 @@ macro_rules! head {
             closed: $row.closed_at.zip($row.closed_as),
         }
     };
+}
+
+/// How many parked rows pass the filter, whatever its limit; counted up to [`COUNTED_MAX`].
+pub async fn count(connection: &mut PgConnection, place: Place, filter: &Filter) -> Result<i64> {
+    let count = query_file_scalar!(
+        "src/store/sql/admin_parked_count.sql",
+        place.kind(),
+        filter.connector,
+        filter.reason,
+        filter.business_id,
+        COUNTED_MAX,
+        filter.closed,
+    );
+    Ok(count.fetch_one(connection).await?)
 }
 
 /// Parked rows that pass the filter, newest first.
@@ -100,6 +133,7 @@ pub async fn list(
 #[derive(Clone, Debug)]
 pub struct ParkedWhole {
     pub row: ParkedRow,
+    pub first: Option<First>,
     pub event: Option<Key>,
     /// Of the record, and of the event known under the same id.
     pub fingerprint: Option<Key>,
@@ -122,6 +156,7 @@ pub async fn show(
     let row = query_file!("src/store/sql/admin_parked_one.sql", place.kind(), id);
     let row = row.fetch_optional(connection).await?;
     Ok(row.map(|row| ParkedWhole {
+        first: First::of(row.first_at, row.first_reason, row.first_detail),
         row: head!(row),
         event: row.event.map(key),
         fingerprint: row.fingerprint.map(key),

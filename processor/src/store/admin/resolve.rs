@@ -1,11 +1,10 @@
 //! A person's word on an effect.
 
 use oncely_core::effect::status::Status;
-use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file};
 
 use super::audit::{Change, record};
-use super::effects::of_keys;
+use super::effects::EffectRow;
 use crate::store::columns::{clean, uuid};
 use crate::store::error::{Result, StoreError};
 use crate::store::outbox;
@@ -70,23 +69,29 @@ pub enum Resolved {
 }
 
 /// Resolves one effect in a transaction of its own, with its audit row, and wakes what waited for it
-/// in its lane. What waits in other lanes is found by the next sweep.
+/// in its lane. What waits in other lanes is found by the next sweep. `seen` is the effect as the person has
+/// it in mind: what was tried or changed since is left.
 ///
 /// # Errors
 /// As every query; then nothing was changed.
 pub async fn resolve(
     tx: &mut PgConnection,
-    effect: Key,
+    seen: &EffectRow,
     resolution: &Resolution,
     change: &Change,
 ) -> Result<Resolved> {
-    let Some(known) = of_keys(tx, &[effect]).await?.pop() else { return Ok(Resolved::NotFound) };
-    let lock = if known.lane == known.event { LaneLock::Inbox } else { LaneLock::Entity };
-    lock_lanes(tx, lock, &[known.lane]).await?;
+    let effect = seen.key;
+    let lock = if seen.lane == seen.event { LaneLock::Inbox } else { LaneLock::Entity };
+    lock_lanes(tx, lock, &[seen.lane]).await?;
     let row = query_file!("src/store/sql/admin_effect_lock.sql", uuid(effect));
     let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(Resolved::NotFound) };
     let corrupt = StoreError::Corrupt { key: effect, what: "unknown status" };
     let status = Status::parse(&row.status).ok_or(corrupt)?;
+    let as_seen = (seen.status, seen.fence, seen.attempts, seen.takeovers);
+    if as_seen != (status, row.fence, row.attempts, row.takeovers) {
+        let why = "it was tried or changed since it was listed: look at it again";
+        return Ok(Resolved::Refused { status, why });
+    }
     let tried = row.attempts > 0 || row.takeovers > 0;
     let (blocked, of_the_dead, orphaned) = (row.blocked, row.dead, row.orphaned);
     let stand = Stand { status, blocked, tried, of_the_dead, orphaned };
@@ -95,6 +100,11 @@ pub async fn resolve(
     }
     if *resolution == Resolution::LookUp && !row.was_unknown {
         let why = "no attempt of it may have been applied, so there is nothing to ask for";
+        return Ok(Resolved::Refused { status, why });
+    }
+    if *resolution == Resolution::LookUp && !row.asked {
+        let why = "its connector file has no `lookup` for it, so nobody can be asked; add one and run the file, or \
+                   resolve it as done, retry, rejected or skipped";
         return Ok(Resolved::Refused { status, why });
     }
     if change.dry_run {
@@ -127,7 +137,7 @@ pub async fn resolve(
         park_rejected(tx, &[effect]).await?;
     }
     if resolution.status().is_final() {
-        wake(tx, &[known.lane], None).await?;
+        wake(tx, &[seen.lane], None).await?;
     }
     Ok(Resolved::From { status, of_the_dead })
 }

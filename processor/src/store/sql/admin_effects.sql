@@ -1,6 +1,6 @@
 -- Effects for people, newest or oldest first. A filter that is NULL takes everything.
 SELECT e.key, e.event, e.lane, c.name AS "connector?", e.name, e.status, e.tenant, e.business_id,
-       e.version, e.attempts, e.failures, e.lookups, e.takeovers, e.was_unknown, e.suspect, e.status_code, e.note, e.created_at,
+       e.version, e.fence, e.attempts, e.failures, e.lookups, e.takeovers, e.was_unknown, e.suspect, e.status_code, e.note, e.created_at,
        NULLIF(e.due_at, 'infinity') AS due_at, e.first_sent_at, e.last_sent_at, e.settled_at, e.after_keys,
        e.settled_at IS NULL AND coalesce(
            (SELECT a.outcome = 'halted' FROM oncely.attempt AS a WHERE a.effect = e.key AND NOT a.evidence
@@ -29,5 +29,7 @@ WHERE ($1::text[] IS NULL OR e.status = ANY($1)
            SELECT FROM oncely.wired AS w WHERE w.connector = e.connector AND w.effect = e.name))
   AND ($10::timestamptz IS NULL OR e.created_at >= $10)
   AND ($11::timestamptz IS NULL OR e.created_at < $11)
+  AND ($13::timestamptz IS NULL OR e.last_sent_at >= $13)
+  AND ($14::timestamptz IS NULL OR e.last_sent_at < $14)
 ORDER BY CASE WHEN $12::boolean THEN e.created_at END, e.created_at DESC, e.key
 LIMIT $7

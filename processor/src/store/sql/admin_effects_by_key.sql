@@ -1,6 +1,6 @@
 -- Effects of one event, or one effect, for people.
 SELECT e.key, e.event, e.lane, c.name AS "connector?", e.name, e.status, e.tenant, e.business_id,
-       e.version, e.attempts, e.failures, e.lookups, e.takeovers, e.was_unknown, e.suspect, e.status_code, e.note, e.created_at,
+       e.version, e.fence, e.attempts, e.failures, e.lookups, e.takeovers, e.was_unknown, e.suspect, e.status_code, e.note, e.created_at,
        NULLIF(e.due_at, 'infinity') AS due_at, e.first_sent_at, e.last_sent_at, e.settled_at, e.after_keys,
        e.settled_at IS NULL AND coalesce(
            (SELECT a.outcome = 'halted' FROM oncely.attempt AS a WHERE a.effect = e.key AND NOT a.evidence

@@ -1,7 +1,8 @@
 -- What was parked under one business id.
 SELECT p.id, p.parked_at, p.kind, p.reason, p.detail, s.topic AS "topic?", p.record_partition,
-       p.record_offset, p.effect, p.redrives, p.closed_at, p.closed_as
+       p.record_offset, p.effect, p.redrives, p.closed_at, p.closed_as,
+       p.first_at, p.first_reason, p.first_detail
 FROM oncely.parked AS p
 LEFT JOIN oncely.source AS s ON s.id = p.source
 WHERE p.event = $1
-ORDER BY p.parked_at, p.id
+ORDER BY coalesce(p.first_at, p.parked_at), p.id

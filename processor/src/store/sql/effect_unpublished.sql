@@ -8,6 +8,6 @@ WITH held AS (
     RETURNING e.key, e.note
 ), tried AS (
     INSERT INTO oncely.attempt (effect, fence, worker, outcome, note)
-    SELECT held.key, nextval('oncely.fence'), $3, 'rejected', held.note FROM held
+    SELECT held.key, nextval('oncely.fence'), $3, 'refused', held.note FROM held
 )
 SELECT key AS "key!" FROM held

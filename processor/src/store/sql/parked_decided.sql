@@ -1,8 +1,13 @@
--- What became of parked records that were decided again: closed, or parked anew for this reason.
+-- What became of parked records that were decided again: closed, or parked anew for this reason. Why each was parked
+-- first stays on record.
 UPDATE oncely.parked AS p
 SET redrive_at = NULL, release = false, redrives = p.redrives + 1,
     closed_at = CASE WHEN u.kind IS NULL THEN now() END,
     closed_as = CASE WHEN u.kind IS NULL THEN u.outcome END,
+    parked_at = CASE WHEN u.kind IS NULL THEN p.parked_at ELSE now() END,
+    first_at = CASE WHEN u.kind IS NULL THEN p.first_at ELSE coalesce(p.first_at, p.parked_at) END,
+    first_reason = CASE WHEN u.kind IS NULL THEN p.first_reason ELSE coalesce(p.first_reason, p.reason) END,
+    first_detail = CASE WHEN u.kind IS NULL THEN p.first_detail ELSE coalesce(p.first_detail, p.detail) END,
     kind = coalesce(u.kind, p.kind),
     reason = coalesce(u.reason, p.reason),
     detail = coalesce(u.detail, p.detail),

@@ -8,5 +8,7 @@ FROM oncely.effect AS e
 WHERE e.key = ANY($1::uuid[]) AND e.status = 'rejected'
 ON CONFLICT (effect) WHERE effect IS NOT NULL DO UPDATE
 SET detail = excluded.detail, value = excluded.value, letter = excluded.letter, parked_at = now(),
+    first_at = coalesce(parked.first_at, parked.parked_at), first_reason = coalesce(parked.first_reason, parked.reason),
+    first_detail = coalesce(parked.first_detail, parked.detail),
     closed_at = NULL, closed_as = NULL
 WHERE parked.closed_at IS NOT NULL

@@ -18,7 +18,9 @@ FROM UNNEST($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[], $6
 ON CONFLICT (source, record_partition, record_offset, coalesce(record_timestamp, -1), md5(coalesce(value, '')))
     WHERE effect IS NULL DO UPDATE
 SET closed_at = NULL, closed_as = NULL, parked_at = now(), kind = excluded.kind, reason = excluded.reason,
-    detail = excluded.detail, holds = excluded.holds, held_version = excluded.held_version,
+    detail = excluded.detail, first_at = coalesce(parked.first_at, parked.parked_at),
+    first_reason = coalesce(parked.first_reason, parked.reason),
+    first_detail = coalesce(parked.first_detail, parked.detail), holds = excluded.holds, held_version = excluded.held_version,
     letter = excluded.letter, suspect = parked.suspect OR excluded.suspect
 WHERE parked.closed_as = 'deferred'
 RETURNING id, source AS "source!", record_partition AS "record_partition!",
