@@ -22,9 +22,9 @@ pub(super) struct List {
     /// Only of this connector
     #[arg(long, value_name = "NAME")]
     connector: Option<String>,
-    /// Only with this reason, as `list` shows it
-    #[arg(long, alias = "cause", value_parser = reason)]
-    reason: Option<String>,
+    /// Only those that were parked for this cause, as `list` shows it
+    #[arg(long, alias = "reason", value_name = "CAUSE", value_parser = cause)]
+    cause: Option<String>,
     /// Only of this business id
     #[arg(long = "id", value_name = "BUSINESS ID")]
     business_id: Option<String>,
@@ -36,21 +36,21 @@ pub(super) struct List {
     limit: i64,
 }
 
-/// A reason of the closed list: a mistyped one would find nothing, which looks like good news.
-pub(super) fn reason(text: &str) -> Result<String, String> {
+/// A cause of the closed list: a mistyped one would find nothing, which looks like good news.
+pub(super) fn cause(text: &str) -> Result<String, String> {
     let known = reasons();
     if known.contains(&text) {
         return Ok(text.to_owned());
     }
     let near = nearest(text, known.iter().copied());
     let near = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-    Err(format!("{near}the reasons are {}", known.join(", ")))
+    Err(format!("{near}the causes are {}", known.join(", ")))
 }
 
 impl List {
     pub(super) async fn run(self, context: &Context, place: Place) -> Result<Answer, CliError> {
-        let Self { connector, reason, business_id, closed, limit } = self;
-        let filter = Filter { connector, reason, business_id, closed, limit };
+        let Self { connector, cause, business_id, closed, limit } = self;
+        let filter = Filter { connector, reason: cause, business_id, closed, limit };
         let mut connection = context.connect("parked").await?;
         known::connector(&mut connection, filter.connector.as_deref()).await?;
         let rows = parked::list(&mut connection, place, &filter).await?;
@@ -80,17 +80,8 @@ pub(super) const fn word(place: Place) -> &'static str {
 }
 
 fn listed(place: Place, rows: &[ParkedRow], shown: Shown) -> Answer {
-    let header = [
-        "number",
-        "parked at",
-        "connector",
-        "reason",
-        "id",
-        "from",
-        "redriven",
-        "stands",
-        "detail",
-    ];
+    let header =
+        ["number", "parked at", "connector", "cause", "id", "from", "redriven", "stands", "detail"];
     let cells = rows.iter().map(|row| {
         vec![
             row.id.to_string(),
@@ -129,6 +120,7 @@ fn row_json(row: &ParkedRow) -> Value {
         "parked_at": time(row.at),
         "connector": row.connector,
         "reason": row.reason,
+        "cause": row.reason,
         "tenant": row.tenant,
         "business_id": row.business_id,
         "detail": row.detail,
@@ -151,7 +143,7 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         ("number", row.id.to_string()),
         ("parked at", time(row.at)),
         ("connector", row.connector.clone().unwrap_or_else(|| "(gone)".to_owned())),
-        ("reason", row.reason.clone()),
+        ("cause", row.reason.clone()),
         ("detail", shown(&row.detail)),
         (
             "id",
@@ -352,7 +344,7 @@ mod tests {
         number       4
         parked at    1970-01-01T00:00:00.000Z
         connector    invoice-paid
-        reason       duplicate_key
+        cause        duplicate_key
         detail       `a` stands twice
         stands       open
 

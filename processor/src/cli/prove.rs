@@ -287,7 +287,7 @@ fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
     text.push_str("\n\n");
     for id in connector.effects.iter().map(|rule| &*rule.id) {
         let mut risky: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        let mut open = Vec::new();
+        let (mut open, mut given_up) = (Vec::new(), Vec::new());
         for window in windows {
             for verdict in window.verdicts.iter().filter(|verdict| *verdict.effect == *id) {
                 match &verdict.fate {
@@ -300,7 +300,8 @@ fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
                         window.point,
                         window.point.step.on_record(window.point.side)
                     )),
-                    Fate::Safe | Fate::Behind | Fate::GivenUp => {}
+                    Fate::GivenUp => given_up.push(window.point.to_string()),
+                    Fate::Safe | Fate::Behind => {}
                 }
             }
         }
@@ -314,14 +315,59 @@ fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
                 open.join("\n      ")
             ));
         }
+        text.push_str(&will_not_happen(id, &given_up, windows));
     }
+    text.push_str(&ends(windows));
     text.push_str(
-        "\nsafe: it took place once, whatever died, and Kafka's second delivery changed nothing.\n\
+        "\
          What this cannot show: whether your provider keeps keys, or can be asked, as the file says. \
          Times were shortened,\nvalues recorded of answers are made up, and nobody but this program was called.\n",
     );
     text
 }
+
+/// What is said of an effect that was given up. Where it is so at every point, no crash is the reason.
+fn will_not_happen(id: &str, given_up: &[String], windows: &[Window]) -> String {
+    if given_up.is_empty() {
+        return String::new();
+    }
+    let reached = windows.iter().filter(|window| window.reached).count();
+    let (at, look) = if given_up.len() == reached {
+        (
+            "at every point, so no crash is the reason".to_owned(),
+            "its request cannot be made, or is refused: ",
+        )
+    } else {
+        (format!("after a crash at\n          {}", given_up.join("\n          ")), "")
+    };
+    format!(
+        "given up  {id}: it has not taken place and will not, {at}\n          {look}see it with `oncely test`\n"
+    )
+}
+
+/// What the words of the table mean, of those that stand in it.
+fn ends(windows: &[Window]) -> String {
+    let of_all = windows.iter().flat_map(|window| &window.verdicts);
+    let found: BTreeSet<&str> = of_all.map(|verdict| fate_word(&verdict.fate)).collect();
+    let words = ENDS.iter().filter(|(word, _)| found.contains(word));
+    let lines: String = words.map(|(word, what)| format!("{word}: {what}\n")).collect();
+    format!("\n{lines}")
+}
+
+/// How an effect can end, from well to badly. A line of the table counts by the worst in it.
+const ENDS: [(&str, &str); 5] = [
+    ("safe", "it took place once, whatever died, and Kafka's second delivery changed nothing"),
+    (
+        "behind it",
+        "it waits behind an effect that is held, or was skipped with one that was given up",
+    ),
+    ("held", "it took place at most once, and a person is asked"),
+    (
+        "given up",
+        "it was rejected without having taken place: a dead letter, which `oncely dlq redrive` tries again",
+    ),
+    ("RISK", "it may take place twice, or never, or be forgotten"),
+];
 
 fn window_json(window: &Window) -> Value {
     let Point { step, side } = window.point;
@@ -350,6 +396,31 @@ pub(super) const fn needs_programs(error: &ProveError) -> bool {
 mod tests {
     use super::*;
     use crate::crash;
+
+    #[test]
+    fn what_is_given_up_is_counted_and_explained() {
+        let verdict = |effect: &str, fate| prove::Verdict { effect: effect.into(), fate };
+        let windows: Vec<Window> = crash::points()
+            .take(2)
+            .map(|point| Window {
+                point,
+                reached: true,
+                verdicts: vec![verdict("settle", Fate::Held), verdict("receipt", Fate::GivenUp)],
+            })
+            .collect();
+        let count = Count::of(&windows);
+        assert_eq!((count.given_up, count.held), (2, 0), "what will not happen is the worse");
+        let text = will_not_happen("receipt", &["a".to_owned(), "b".to_owned()], &windows);
+        assert!(text.contains("at every point, so no crash is the reason"), "{text}");
+        let text = will_not_happen("receipt", &["a".to_owned()], &windows);
+        assert!(text.contains("after a crash at\n          a\n"), "{text}");
+        let text = ends(&windows);
+        assert!(text.contains("\ngiven up: it was rejected") && !text.contains("safe:"), "{text}");
+        for fate in [Fate::Safe, Fate::Behind, Fate::Held, Fate::GivenUp, Fate::Risk(String::new())]
+        {
+            assert!(ENDS.iter().any(|(word, _)| *word == fate_word(&fate)));
+        }
+    }
 
     #[test]
     fn every_window_of_a_point_is_explained() {

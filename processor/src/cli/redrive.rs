@@ -19,7 +19,7 @@ pub(super) enum Dlq {
     /// List dead letters, newest first
     #[command(after_help = "\
 Examples:
-  oncely dlq list --connector invoice-paid --reason syntax
+  oncely dlq list --connector invoice-paid --cause syntax
   oncely dlq list --closed --id in_1009:invoice.paid --output json")]
     List(List),
     /// Show one: its bytes, its headers, where it was read
@@ -63,10 +63,10 @@ pub(super) enum Quarantine {
     /// List what is in quarantine, newest first
     #[command(after_help = "\
 A conflict has the business id of an event that is on record, and another content. The other
-reasons say what the state of its entity did not allow.
+causes say what the state of its entity did not allow.
 
 Examples:
-  oncely quarantine list --connector invoice-paid --reason conflict
+  oncely quarantine list --connector invoice-paid --cause conflict
   oncely quarantine list --id in_1009:invoice.paid --output json")]
     List(List),
     /// Show one; of a conflict both contents and both fingerprints
@@ -156,8 +156,8 @@ pub(super) struct Which {
     /// Only of this connector
     #[arg(long, value_name = "NAME", group = "which")]
     connector: Option<String>,
-    /// Only those that were parked for this reason, as `list` shows it
-    #[arg(long, value_name = "REASON", group = "which", value_parser = super::parked::reason)]
+    /// Only those that were parked for this cause, as `list` shows it; --reason is yours, for the audit row
+    #[arg(long, value_name = "CAUSE", group = "which", value_parser = super::parked::cause)]
     cause: Option<String>,
     /// Only of this business id
     #[arg(long = "id", value_name = "BUSINESS ID", group = "which")]

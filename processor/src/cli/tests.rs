@@ -236,13 +236,13 @@ fn one_mistake_hides_no_other() {
 #[test]
 fn a_mistyped_reason_is_no_empty_list() {
     let list = |place: &str, reason: &str| {
-        let args = ["oncely", place, "list", "--reason", reason];
+        let args = ["oncely", place, "list", "--cause", reason];
         Cli::try_parse_from(args).map(drop).map_err(|error| error.to_string())
     };
     for place in ["dlq", "quarantine"] {
         let error = list(place, "mising_id").unwrap_err();
         assert!(error.contains("did you mean missing_id?"), "{error}");
-        assert!(list(place, "bogus").unwrap_err().contains("the reasons are bad_"));
+        assert!(list(place, "bogus").unwrap_err().contains("the causes are bad_"));
     }
     for known in crate::worker::reasons() {
         list("dlq", known).unwrap();
