@@ -96,7 +96,11 @@ const WORDS: [(&str, &str); 2] =
 
 /// Fields of the language that this version refuses, and what can be done instead.
 const FIELDS: [(&str, &str); 10] = [
-    ("on_status", "remove it; the type of the effect says what each status means"),
+    (
+        "on_status",
+        "say what a status means in a profile: `profiles: { mine: { extends: http, statuses: [{ status: 409, \
+         means: done }] } }`, and `profile: mine` in the effect",
+    ),
     ("schedule", "use `backoff: 5s..24h` with `max_elapsed`"),
     ("per_tenant", "use `rate` and `concurrency`, which hold for all tenants together"),
     ("per_endpoint", "use `rate`"),
@@ -141,6 +145,16 @@ mod tests {
                 let known = FIELDS.iter().any(|(field, _)| *field == name);
                 assert!(known, "{name} has no alternative");
             }
+        }
+    }
+
+    /// The note of such a finding names a list, and that list names it.
+    #[test]
+    fn what_is_refused_stands_among_what_is_not_there_yet() {
+        let changes = include_str!("../../../CHANGELOG.md");
+        let (_, later) = changes.split_once("### Not there yet").unwrap();
+        for (word, _) in WORDS.iter().chain(&FIELDS) {
+            assert!(later.contains(&format!("`{word}`")), "`{word}` is not in CHANGELOG.md");
         }
     }
 

@@ -39,8 +39,7 @@ pub struct Diagnostic {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub help: Option<String>,
+    pub help: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -130,6 +129,8 @@ codes! {
     OutlivesGrace = "E052",
     /// An effect that cannot be undone by another as it is written.
     Compensation = "E053",
+    /// Records that make records of their own kind, with nothing that could end it.
+    PublishLoop = "E054",
     /// Part of the language, but not of this version.
     NotYet = "E060",
     /// A variable that has no value here.
@@ -181,34 +182,42 @@ impl fmt::Display for Diagnostic {
         for note in &self.notes {
             write!(f, "\n{:gutter$} = {note}", "")?;
         }
-        if let Some(help) = &self.help {
-            write!(f, "\n{:gutter$} = help: {help}", "")?;
-        }
-        Ok(())
+        write!(f, "\n{:gutter$} = help: {}", "", self.help)
     }
 }
 
 // --------------------------------------------------------------------------------------------- //
 
-/// A finding before its place is looked up.
+/// What is wrong, before it is said what to do about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Finding {
+#[must_use = "a fault is told once it has a remedy"]
+pub(crate) struct Fault {
     code: Code,
     message: String,
     span: Option<Span>,
     label: Option<String>,
     notes: Vec<String>,
-    help: Option<String>,
+    /// The field that is not there, of the map at `span`.
+    missing: Option<String>,
 }
 
-impl Finding {
+/// A fault with its remedy, before its place is looked up. Nothing else can be added to [`Findings`], so
+/// nobody reads what is wrong and not what to do.
+#[derive(Clone, Debug)]
+#[must_use = "a finding that is not added is told to nobody"]
+pub(crate) struct Finding {
+    fault: Fault,
+    help: String,
+}
+
+impl Fault {
     pub(crate) fn new(
         code: Code,
         span: impl Into<Option<Span>>,
         message: impl Into<String>,
     ) -> Self {
         let (message, span) = (message.into(), span.into());
-        Self { code, message, span, label: None, notes: Vec::new(), help: None }
+        Self { code, message, span, label: None, notes: Vec::new(), missing: None }
     }
 
     pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
@@ -221,9 +230,15 @@ impl Finding {
         self
     }
 
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+    /// It is about a field that is not there; the place is the map in which it would be.
+    pub(crate) fn missing(mut self, name: &str) -> Self {
+        self.missing = Some(name.to_owned());
         self
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(self, help: impl Into<String>) -> Finding {
+        Finding { fault: self, help: help.into() }
     }
 }
 
@@ -232,6 +247,8 @@ impl Finding {
 pub(crate) struct Findings {
     found: Vec<Finding>,
     hidden: Vec<Span>,
+    /// Names of fields that stand in a map for a second time, which its tree does not have.
+    pub(crate) repeated: Vec<(Span, String)>,
     /// Which field stands where.
     pub(crate) outline: Outline,
 }
@@ -247,7 +264,12 @@ impl Findings {
     }
 
     pub(crate) fn has_errors(&self) -> bool {
-        self.found.iter().any(|finding| severity(finding.code) == Severity::Error)
+        self.found.iter().any(|finding| severity(finding.fault.code) == Severity::Error)
+    }
+
+    /// One finding with its place, for whoever finds it later.
+    pub(crate) fn placed(&self, fault: Fault, source: &Source<'_>) -> Diagnostic {
+        located(fault.help(""), source, &self.hidden, &self.outline)
     }
 
     /// In the order of the file, without repeats.
@@ -271,15 +293,20 @@ fn located(
     hidden: &[Span],
     outline: &Outline,
 ) -> Diagnostic {
-    let field = finding.span.map(|span| outline.at(span).to_owned()).unwrap_or_default();
-    let place = finding.span.map(|span| source.place(span, hidden));
+    let Finding { fault, help } = finding;
+    let found = fault.span.map(|span| match &fault.missing {
+        Some(name) => outline.missing(span, name),
+        None => (outline.at(span).to_owned(), outline.shown(span)),
+    });
+    let (field, span) = found.map_or((String::new(), None), |(field, span)| (field, Some(span)));
+    let place = span.map(|span| source.place(span, hidden));
     let (line, column) = place.as_ref().map_or((0, 0), |place| (place.line, place.column));
     let (indent, width) = place.as_ref().map_or((0, 0), |place| (place.indent, place.width));
     let snippet = place.map(|place| place.snippet).unwrap_or_default();
     Diagnostic {
-        code: finding.code,
-        severity: severity(finding.code),
-        message: finding.message,
+        code: fault.code,
+        severity: severity(fault.code),
+        message: fault.message,
         file: source.name.to_owned(),
         field,
         line,
@@ -287,8 +314,8 @@ fn located(
         indent,
         width,
         snippet,
-        label: finding.label,
-        notes: finding.notes,
-        help: finding.help,
+        label: fault.label,
+        notes: fault.notes,
+        help,
     }
 }

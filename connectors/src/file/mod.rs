@@ -11,6 +11,7 @@
 mod advice;
 mod compile;
 mod diagnostic;
+mod loops;
 mod node;
 mod outline;
 mod profiles;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use oncely_core::connector::Connector;
 
 pub use self::diagnostic::{Code, Diagnostic, Severity};
-use self::diagnostic::{Finding, Findings};
+use self::diagnostic::{Fault, Findings};
 use self::outline::Outline;
 pub use self::source::FILE_BYTES_MAX;
 use self::source::Source;
@@ -40,6 +41,8 @@ pub struct Compiled {
     pub file: String,
     pub tests: Vec<TestCase>,
     pub warnings: Vec<Diagnostic>,
+    /// Where effects say to which topic they publish, by their ids.
+    published: Vec<(Box<str>, Diagnostic)>,
 }
 
 /// How references without a value are taken.
@@ -151,12 +154,13 @@ pub fn compile_within(
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let source = Source { name: file, text };
     let mut findings = Findings::default();
-    let made = compile_into(&source, &mut findings, settings, (check, bounds));
+    let mut published = Vec::new();
+    let made = compile_into(&source, &mut findings, settings, (check, bounds), &mut published);
     let failed = findings.has_errors();
     let found = findings.into_diagnostics(&source);
     match made {
         Some((connector, tests)) if !failed => {
-            Ok(Compiled { connector, file: file.to_owned(), tests, warnings: found })
+            Ok(Compiled { connector, file: file.to_owned(), tests, warnings: found, published })
         }
         Some(_) | None => Err(found),
     }
@@ -167,31 +171,34 @@ fn compile_into(
     findings: &mut Findings,
     settings: &dyn SecretSource,
     (check, bounds): (Check, Bounds),
+    published: &mut Vec<(Box<str>, Diagnostic)>,
 ) -> Option<(Connector, Vec<TestCase>)> {
     if source.text.len() > FILE_BYTES_MAX {
         let text = format!("the file has more than {FILE_BYTES_MAX} bytes");
         let help = "a connector is one file of a few pages; is this another file?";
-        findings.add(Finding::new(Code::Unreadable, None, text).help(help));
+        findings.add(Fault::new(Code::Unreadable, None, text).help(help));
         return None;
     }
     let node = node::parse(source.text, findings);
     let Some(node) = node.filter(|node| !matches!(node.kind, node::NodeKind::Null)) else {
         if !findings.has_errors() {
-            findings.add(Finding::new(Code::Yaml, None, "the file is empty"));
+            let fault = Fault::new(Code::Yaml, None, "the file is empty");
+            findings.add(fault.help("begin it with `version: 1`, or leave it out"));
         }
         return None;
     };
     node::hide_secrets(&node, findings);
-    findings.outline = Outline::of(&node);
+    findings.outline = Outline::of(&node, &findings.repeated);
     let raw: raw::RawConnector = read::read(&node, findings)?;
     let dir = Path::new(source.name).parent().unwrap_or(Path::new(""));
     let mut compiler = compile::Compiler::new(source.clone(), findings, dir, settings, check);
     compiler.bounds = bounds;
-    let made = compiler.connector(&raw);
+    let made = compiler.connector(&raw, node.span);
+    published.extend(loops::places(&raw, findings, source));
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
         findings.add(
-            Finding::new(Code::Unreadable, None, "the file makes no connector").help(
+            Fault::new(Code::Unreadable, None, "the file makes no connector").help(
                 "every finding has to say why, and none did: please report this with the file",
             ),
         );
@@ -234,7 +241,7 @@ pub fn load_within(
                 let mut findings = Findings::default();
                 let text = format!("the file cannot be read: {error}");
                 let help = "check its path and its rights; it is to be UTF-8 text";
-                findings.add(Finding::new(Code::Unreadable, None, text).help(help));
+                findings.add(Fault::new(Code::Unreadable, None, text).help(help));
                 found.extend(findings.into_diagnostics(&Source { name: &name, text: "" }));
             }
         }
@@ -276,7 +283,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::io::Error)
     Ok(files)
 }
 
-/// What only shows between connectors: two with one name, two in one consumer group.
+/// What only shows between connectors: two with one name, two in one consumer group, records that go round.
 pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (index, one) in all.iter().enumerate() {
@@ -284,7 +291,7 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
         for other in earlier {
             let mut add = |code, text: String, help: &str| {
                 let mut findings = Findings::default();
-                findings.add(Finding::new(code, None, text).help(help));
+                findings.add(Fault::new(code, None, text).help(help));
                 let source = Source { name: &one.file, text: "" };
                 found.extend(findings.into_diagnostics(&source));
             };
@@ -305,6 +312,7 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
             }
         }
     }
+    found.extend(loops::find(all));
     found
 }
 

@@ -7,7 +7,7 @@ use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError,
 
 use oncely_core::value::Decimal;
 
-use super::diagnostic::{Code, Finding, Findings};
+use super::diagnostic::{Code, Fault, Findings};
 use super::source::Span;
 
 /// Levels of lists and maps.
@@ -65,7 +65,9 @@ pub(crate) fn parse(text: &str, findings: &mut Findings) -> Option<Node> {
         Err(error) => {
             let at = events.offset(error.marker());
             let message = format!("this is no YAML: {}", error.info());
-            events.findings.add(Finding::new(Code::Yaml, Span::new(at, at), message));
+            let help = "look at this line and those above it for a colon or a quote that is missing, a tab, \
+                        or a text with `: ` or ` #` in it that needs quotes";
+            events.findings.add(Fault::new(Code::Yaml, Span::new(at, at), message).help(help));
             None
         }
     }
@@ -89,7 +91,7 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
                     documents = documents.saturating_add(1);
                     if documents > 1 {
                         let text = "one file holds one connector; a second document begins here";
-                        self.refuse(mark, text);
+                        self.refuse(mark, text, "put it into a file of its own");
                         break;
                     }
                 }
@@ -124,10 +126,12 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the enum depends on features")]
     fn node(&mut self, event: Event<'t>, mark: Mark, depth: usize) -> Result<Node, ScanError> {
         if event.tag().is_some() {
-            self.refuse(mark, "YAML tags are not used in connector files");
+            let text = "YAML tags are not used in connector files";
+            self.refuse(mark, text, "remove it; put a text in quotes");
         }
         if event.anchor_id().is_some_and(|id| id != 0) {
-            self.refuse(mark, "YAML anchors are not used in connector files; write it out");
+            let text = "YAML anchors are not used in connector files";
+            self.refuse(mark, text, "remove it, and write the value out in each place");
         }
         let span = self.span(mark);
         let node = |kind| Node { span, kind };
@@ -155,7 +159,8 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
                 Ok(Node { span: self.trimmed(span.start, end), kind: NodeKind::Map(members) })
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                self.refuse(mark, "YAML aliases are not used in connector files; write it out");
+                let text = "YAML aliases are not used in connector files";
+                self.refuse(mark, text, "write the value out");
                 Ok(node(NodeKind::Null))
             }
             _ => Ok(node(NodeKind::Null)),
@@ -172,7 +177,7 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
             let span = self.span(mark);
             let text = event.scalar().map(|(text, _)| text.to_owned());
             if text.is_none() {
-                self.refuse(mark, "the name of a field must be a text");
+                self.refuse(mark, "the name of a field must be a text", "write `name: value`");
                 self.skip(&event)?;
             }
             let Some((event, mark)) = self.next()? else { break };
@@ -186,7 +191,9 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
             let (Some(text), Some(value)) = (text, value) else { continue };
             if members.iter().any(|(name, _)| name.text == text) {
                 let message = format!("field `{text}` stands twice");
-                self.findings.add(Finding::new(Code::DuplicateField, span, message));
+                self.findings.repeated.push((span, text));
+                let help = "remove one of the two, or join what stands in them";
+                self.findings.add(Fault::new(Code::DuplicateField, span, message).help(help));
                 continue;
             }
             members.push((Name { text, span }, value));
@@ -196,7 +203,12 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
 
     fn deeper(&mut self, mark: Mark, depth: usize) -> Option<usize> {
         if depth >= DEPTH_MAX {
-            self.refuse(mark, &format!("nested deeper than {DEPTH_MAX} levels"));
+            let text = format!("nested deeper than {DEPTH_MAX} levels");
+            self.refuse(
+                mark,
+                &text,
+                "let the one who writes the event build it, and pass it on whole",
+            );
             return None;
         }
         depth.checked_add(1)
@@ -218,9 +230,9 @@ impl<'t, I: serde_saphyr::granit_parser::BorrowedInput<'t>> Events<'t, '_, I> {
         Ok(())
     }
 
-    fn refuse(&mut self, mark: Mark, text: &str) {
+    fn refuse(&mut self, mark: Mark, text: &str, help: &str) {
         let span = self.span(mark);
-        self.findings.add(Finding::new(Code::YamlFeature, span, text));
+        self.findings.add(Fault::new(Code::YamlFeature, span, text).help(help));
     }
 
     fn span(&self, mark: Mark) -> Span {

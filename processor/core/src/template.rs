@@ -4,12 +4,14 @@
 //! they land; a template is operator's text, an inserted value never is. Text of plain members is
 //! put together directly, anything more by minijinja, both with the same result.
 
+mod callable;
 mod jinja;
 pub mod url;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+pub use self::callable::Callable;
 use self::jinja::Jinja;
 use crate::expr::{Expr, ExprError, Path, Root, Scope};
 use crate::value::{Decimal, Kind, Value};
@@ -61,13 +63,15 @@ pub enum TemplateError {
     UnknownRoot { name: Box<str>, near: Option<Box<str>> },
     #[error("`{root}` has no member `{name}`")]
     UnknownMember { root: &'static str, name: Box<str>, near: Option<Box<str>> },
+    #[error("unknown {} `{name}`", what.name())]
+    UnknownName { what: Callable, name: Box<str>, near: Option<Box<str>>, at: Option<usize> },
 }
 
 impl TemplateError {
     /// Where in the text, in bytes, if that is known.
     pub fn at(&self) -> Option<usize> {
         match self {
-            Self::Syntax { at, .. } => *at,
+            Self::Syntax { at, .. } | Self::UnknownName { at, .. } => *at,
             Self::TooLong { .. } | Self::UnknownRoot { .. } | Self::UnknownMember { .. } => None,
         }
     }
@@ -75,7 +79,9 @@ impl TemplateError {
     /// The word that is wrong, and the one that was probably meant.
     pub fn near(&self) -> Option<&str> {
         match self {
-            Self::UnknownRoot { near, .. } | Self::UnknownMember { near, .. } => near.as_deref(),
+            Self::UnknownRoot { near, .. }
+            | Self::UnknownMember { near, .. }
+            | Self::UnknownName { near, .. } => near.as_deref(),
             Self::Syntax { .. } | Self::TooLong { .. } => None,
         }
     }

@@ -89,8 +89,9 @@ pub(super) const fn explanation(code: Code) -> &'static str {
                                    one, so whatever waits for it never happens."
         }
         Code::AmbiguousTransition => {
-            "Two transitions leave one state under the same condition. \
-                                      Which of them is taken must not depend on their order."
+            "Transitions are tried in the order of the file, and the first whose `if` holds is taken. One \
+             that stands behind another from the same state without `if`, or with the same `if`, is never \
+             taken. Conditions that differ and hold together are not found: order them by hand."
         }
         Code::DuplicateName => {
             "Two things of one kind have one name. Keys are made of names: the \
@@ -160,6 +161,12 @@ pub(super) const fn explanation(code: Code) -> &'static str {
             "`compensate` names an effect of an earlier event of the same entity, and this one undoes it once \
              it is known to be done. That needs a `state` block, whose versions say what came first, and an \
              effect that cannot come later than what undoes it."
+        }
+        Code::PublishLoop => {
+            "What an effect publishes comes back to its own connector, at once or by way of others that are \
+             checked with it, so one record makes records for ever. It is refused where nothing on the way \
+             could end it: no connector has a `match` or a `state` block, and no effect a `when`. Topics that \
+             a template names are not looked at."
         }
         Code::NotYet => {
             "It is part of the language, but this version does nothing with it, and refuses it: a \

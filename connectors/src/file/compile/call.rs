@@ -7,7 +7,7 @@ use oncely_core::expr::Root;
 use oncely_core::template::url::{is_dots, path_segments};
 use oncely_core::template::{Target, Template, TextTree};
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::profiles::Known;
 use super::super::raw::{RawAuth, RawEffect, RawMethod, RawTree};
 use super::super::read::{Entries, Field};
@@ -19,6 +19,8 @@ use super::{Compiler, text};
 const CONNECT_MS: u64 = 2_000;
 const TOTAL_MS: u64 = 15_000;
 const TOTAL_MS_MAX: u64 = 600_000;
+/// What holds where nothing is said.
+const TIMEOUT: &str = "{ connect: 2s, total: 15s }";
 const CONCURRENCY: u32 = 16;
 const CONCURRENCY_MAX: u32 = 1024;
 
@@ -89,21 +91,21 @@ impl Compiler<'_> {
         self.within_grace(total_ms, raw.map(|(span, _)| span));
         let Some((span, _)) = raw else { return Timeout { connect_ms, total_ms } };
         if connect_ms == 0 || total_ms == 0 {
-            self.add(Finding::new(
-                Code::Timeout,
-                span,
-                "a timeout of nothing lets nothing through",
-            ));
+            let fault =
+                Fault::new(Code::Timeout, span, "a timeout of nothing lets nothing through");
+            self.add(fault.help(format!("leave it out for `{TIMEOUT}`, or write longer times")));
         } else if connect_ms > total_ms {
             let text = format!(
                 "connecting may take longer ({}) than everything ({})",
                 Millis(connect_ms),
                 Millis(total_ms)
             );
-            self.add(Finding::new(Code::Timeout, span, text));
+            let help = format!("raise `total` above {}, or lower `connect`", Millis(connect_ms));
+            self.add(Fault::new(Code::Timeout, span, text).help(help));
         } else if total_ms > TOTAL_MS_MAX {
             let text = format!("a call may take {} at most", Millis(TOTAL_MS_MAX));
-            self.add(Finding::new(Code::Timeout, span, text));
+            let help = "what takes longer is begun by one effect and looked after by its provider";
+            self.add(Fault::new(Code::Timeout, span, text).help(help));
         }
         Timeout { connect_ms, total_ms }
     }
@@ -115,7 +117,7 @@ impl Compiler<'_> {
         };
         let (total, grace) = (Millis(total_ms), Millis(grace_ms));
         let text = format!("a call may take {total}, and a process that stops waits for {grace}");
-        let finding = Finding::new(Code::OutlivesGrace, at, text)
+        let finding = Fault::new(Code::OutlivesGrace, at, text)
             .note("whatever is under way then is given up, and its outcome is unknown")
             .help(format!(
                 "lower `timeout.total`, or raise ONCELY_SHUTDOWN_GRACE above {total} (and the \
@@ -148,7 +150,8 @@ impl Compiler<'_> {
             concurrency.filter(|(_, calls)| !(1..=CONCURRENCY_MAX).contains(*calls))
         {
             let text = format!("1 to {CONCURRENCY_MAX} calls may be in flight");
-            self.add(Finding::new(Code::Limit, span, text));
+            let help = format!("leave it out for {CONCURRENCY}; `rate: 50/s` bounds their pace");
+            self.add(Fault::new(Code::Limit, span, text).help(help));
         }
         let rate = raw.and_then(|raw| raw.rate.as_ref()?.get());
         Limits {
@@ -199,7 +202,7 @@ impl Compiler<'_> {
             if template.text().contains('@') {
                 self.findings.hide(span);
             }
-            let finding = Finding::new(Code::Request, span, text);
+            let finding = Fault::new(Code::Request, span, text);
             self.add(finding.help("write it as `https://host/path`"));
             return None;
         }
@@ -216,12 +219,12 @@ impl Compiler<'_> {
         for (name, value) in raw.into_iter().flat_map(|raw| &raw.0) {
             let Some((span, written)) = name.valid() else { continue };
             let Some(name) = header_name(written) else {
-                self.add(Finding::new(Code::BadName, span, "this is no header's name"));
+                self.no_header(span);
                 continue;
             };
             if RESERVED.contains(&name.as_str()) {
                 let finding =
-                    Finding::new(Code::Request, span, format!("header `{name}` is not set here"));
+                    Fault::new(Code::Request, span, format!("header `{name}` is not set here"));
                 let help = "credentials go into `auth`; the rest belongs to the connection";
                 self.add(finding.help(help));
                 self.findings.hide(value.span().unwrap_or(span));
@@ -229,12 +232,15 @@ impl Compiler<'_> {
             }
             if known.profile.key_header.as_deref() == Some(name.as_str()) {
                 let text = format!("header `{name}` carries the effect key and is set by itself");
-                self.add(Finding::new(Code::Request, span, text));
+                let help =
+                    "remove it; another header may have it: `x-reference: \"{{ effect.key }}\"`";
+                self.add(Fault::new(Code::Request, span, text).help(help));
                 continue;
             }
             if headers.iter().any(|(other, _)| **other == *name) {
                 let text = format!("header `{name}` stands twice");
-                self.add(Finding::new(Code::DuplicateName, span, text));
+                let help = "remove one; upper and lower case make no difference";
+                self.add(Fault::new(Code::DuplicateName, span, text).help(help));
                 continue;
             }
             headers.extend(self.template(value, Target::Text).map(|value| (name.into(), value)));
@@ -273,16 +279,24 @@ impl Compiler<'_> {
                 let (span, name) = name?;
                 let known = header_name(name);
                 if known.is_none() {
-                    self.add(Finding::new(Code::BadName, span, "this is no header's name"));
+                    self.no_header(span);
                 }
                 Some(Auth::Header { name: known?.into(), value: value? })
             }
             _ => {
                 let text = "`auth` has one of `bearer`, `basic`, `header`";
-                self.add(Finding::new(Code::Request, span, text));
+                let help = "keep the one that the provider asks for: `auth: { bearer: \"${secret:token}\" }`";
+                self.add(Fault::new(Code::Request, span, text).help(help));
                 None
             }
         }
+    }
+
+    pub(super) fn no_header(&mut self, span: Span) {
+        let fault = Fault::new(Code::BadName, span, "this is no header's name");
+        self.add(
+            fault.help("letters, digits and dashes, without spaces or colons: `x-api-version`"),
+        );
     }
 
     pub(super) fn body(
@@ -296,11 +310,9 @@ impl Compiler<'_> {
             (None, Some(form)) => {
                 let (span, tree) = form.valid()?;
                 if !matches!(tree, RawTree::Map(_)) {
-                    self.add(Finding::new(
-                        Code::WrongType,
-                        span,
-                        "a form is a map of names and values",
-                    ));
+                    let text = "a form is a map of names and values";
+                    let help = "write `form: { amount: \"{{ event.amount }}\" }`";
+                    self.add(Fault::new(Code::WrongType, span, text).help(help));
                     return None;
                 }
                 let mut pairs = Vec::new();
@@ -309,7 +321,8 @@ impl Compiler<'_> {
             }
             (Some(_), Some(form)) => {
                 let text = "a request has `json` or `form`, not both";
-                self.add(Finding::new(Code::Request, form.span(), text));
+                let help = "keep the one that the provider reads";
+                self.add(Fault::new(Code::Request, form.span(), text).help(help));
                 None
             }
         }

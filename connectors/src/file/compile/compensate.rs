@@ -1,9 +1,8 @@
 //! What effects undo: an effect of an earlier event of the same entity, whose outcome must be known first.
 
 use oncely_core::connector::Compensation;
-use oncely_core::expr::spelling::nearest;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawCompensate, RawEffect, RawEffectType, RawStale};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -44,14 +43,11 @@ impl Compiler<'_> {
             raw.iter().map(|(_, effect)| effect.id.get().map(String::as_str).unwrap_or_default());
         let ids: Vec<&str> = ids.collect();
         let Some(undone) = ids.iter().position(|known| *known == id) else {
-            let near = nearest(id, ids.iter().copied());
-            let near = near.map(|near| format!(", did you mean `{near}`?"));
-            let text = format!("unknown effect `{id}`{}", near.unwrap_or_default());
-            self.add(Finding::new(Code::UnknownEffect, at, text));
+            self.unknown_effect(at, id, &ids);
             return None;
         };
         if let Some((what, help)) = self.wrong_compensation(raw, (index, after), undone, id) {
-            self.add(Finding::new(Code::Compensation, at, what).help(help));
+            self.add(Fault::new(Code::Compensation, at, what).help(help));
             return None;
         }
         let key = match &compensate.key {

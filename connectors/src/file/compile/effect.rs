@@ -3,7 +3,7 @@
 use oncely_core::connector::{Compensation, EffectBody, EffectRule, LedgerRule, OnStale};
 use oncely_core::template::Target;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawConnector, RawEffect, RawEffectType, RawEntry, RawStale};
 use super::super::read::{Field, listed};
 use super::super::source::Span;
@@ -108,7 +108,8 @@ impl Compiler<'_> {
             let Some((span, id)) = effect.id.valid() else { continue };
             if seen.contains(&id.as_str()) {
                 let text = format!("two effects are called `{id}`");
-                self.add(Finding::new(Code::DuplicateName, span, text));
+                let help = "give one of them another id: keys are made of ids";
+                self.add(Fault::new(Code::DuplicateName, span, text).help(help));
             }
             seen.push(id);
         }
@@ -135,7 +136,8 @@ impl Compiler<'_> {
                     self.identifies(first, around, "an effect's key");
                 } else if exprs.is_empty() {
                     let text = "an effect needs a key";
-                    self.add(Finding::new(Code::OutOfRange, around, text));
+                    let help = "what this is done once for: `key: event.data.invoice_id`";
+                    self.add(Fault::new(Code::OutOfRange, around, text).help(help));
                 }
             }
             exprs
@@ -179,10 +181,11 @@ impl Compiler<'_> {
     fn stale_runs(&mut self, kind: Option<RawEffectType>, span: Span) {
         if self.states.is_none() {
             let text = "without a `state` block no event is stale";
-            self.add(Finding::new(Code::Unused, span, text));
+            self.add(Fault::new(Code::Unused, span, text).help("remove it"));
         } else if kind != Some(RawEffectType::Ledger) {
             let text = "events older than the entity will run this effect, too";
-            self.add(Finding::new(Code::StaleRuns, span, text));
+            let help = "remove it, unless an old event is to be told to the world as well";
+            self.add(Fault::new(Code::StaleRuns, span, text).help(help));
         }
     }
 
@@ -221,7 +224,7 @@ impl Compiler<'_> {
             let Some(span) = span.filter(|_| !known.contains(&name)) else { continue };
             let text = format!("an effect of type `{}` has no field `{name}`", kind.name());
             let help = format!("beside those of all effects it has {}", listed(known));
-            self.add(Finding::new(Code::FieldOfOtherType, span, text).help(help));
+            self.add(Fault::new(Code::FieldOfOtherType, span, text).help(help));
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use oncely_core::connector::{BodyRule, EffectBody, HttpRule, RequestRule, SmtpRule};
 use oncely_core::template::{TEXT_BYTES_MAX, Target, Template, TextNode, TextTree};
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::profiles::{self, Known};
 use super::super::raw::{RawEffect, RawProvider, RawProviderKind};
 use super::super::read::Field;
@@ -79,19 +79,17 @@ impl Compiler<'_> {
             let body = if is_html { &mut html } else { &mut text };
             if body.is_some() {
                 let text = "the body is given twice: here and in the effect";
-                self.add(Finding::new(Code::Request, span, text));
+                let kind = if is_html { "html" } else { "text" };
+                let help = format!("remove `{kind}`, or `template`");
+                self.add(Fault::new(Code::Request, span, text).help(help));
             }
             let file = Some(name.clone());
             *body = self.file(span, name).map(|text| Text { span, text, file });
             body.as_ref()?;
         }
         if text.is_none() && html.is_none() {
-            let finding = Finding::new(
-                Code::MissingField,
-                Span::new(at.start, at.start),
-                "the mail has no body",
-            );
-            self.add(finding.help("add `text`, `html`, or `template` with the name of a file"));
+            let fault = Fault::new(Code::MissingField, at, "the mail has no body").missing("text");
+            self.add(fault.help("add `text`, `html`, or `template` with the name of a file"));
             return None;
         }
         Some(Parts { from: from?, to: to?, subject: subject?, text, html })
@@ -106,7 +104,7 @@ impl Compiler<'_> {
         let inside = if slips::is_bare_expression(text) { text } else { "event.email" };
         let help = format!("write an address, or where it is read: `to: \"{{{{ {inside} }}}}\"`");
         let said = format!("`{text}` is no mail address");
-        self.add(Finding::new(Code::Request, to.span, said).help(help));
+        self.add(Fault::new(Code::Request, to.span, said).help(help));
         false
     }
 
@@ -117,7 +115,7 @@ impl Compiler<'_> {
         if !beside {
             let text = format!("`{name}` is not beside the connector file");
             let help = "name a file in its directory or below: `templates/receipt.html.j2`";
-            self.add(Finding::new(Code::Unreadable, span, text).help(help));
+            self.add(Fault::new(Code::Unreadable, span, text).help(help));
             return None;
         }
         let path = self.dir.join(path);
@@ -135,7 +133,7 @@ impl Compiler<'_> {
             Err(error) => {
                 let text = format!("`{name}` cannot be read: {error}");
                 let help = format!("templates stand beside the connector file: {}", path.display());
-                self.add(Finding::new(Code::Unreadable, span, text).help(help));
+                self.add(Fault::new(Code::Unreadable, span, text).help(help));
                 None
             }
         }
@@ -198,15 +196,16 @@ impl Compiler<'_> {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
         let known = scheme.is_some_and(|s| ["smtp", "smtps", "smtp+starttls"].contains(&s));
         if !known && !text.starts_with("${") {
-            let finding = Finding::new(Code::Request, span, "this is no mail server");
+            let finding = Fault::new(Code::Request, span, "this is no mail server");
             let help = "write `smtp://host:25`, `smtps://host:465` or `smtp+starttls://host:587`";
             self.add(finding.help(help));
             return None;
         }
         if text.contains('@') {
             self.findings.hide(span);
-            let text = "credentials do not stand in a URL; use `auth: { basic: … }`";
-            self.add(Finding::new(Code::Request, span, text));
+            let fault = Fault::new(Code::Request, span, "credentials do not stand in a URL");
+            let help = "write `auth: { basic: { user: \"${secret:user}\", password: \"${secret:password}\" } }`";
+            self.add(fault.help(help));
             return None;
         }
         Some(setting)
@@ -222,8 +221,9 @@ impl Compiler<'_> {
     ) -> Option<HttpRule> {
         self.not_of(&provider.server, "server", "resend");
         if let Some(span) = provider.auth.as_ref().and_then(Field::span) {
-            let text = "a provider of kind `resend` has no field `auth`; it takes a `token`";
-            self.add(Finding::new(Code::FieldOfOtherType, span, text));
+            let text = "a provider of kind `resend` has no field `auth`";
+            let help = "remove it; it takes a `token: \"${secret:resend}\"`";
+            self.add(Fault::new(Code::FieldOfOtherType, span, text).help(help));
         }
         let token = match &provider.token {
             None => {
@@ -264,7 +264,7 @@ impl Compiler<'_> {
 
     fn emails_url(&mut self, field: &Field<String>) -> Option<Template> {
         let (span, text) = field.valid()?;
-        let base = self.plain(span, text)?;
+        let base = self.plain_in(span, text, Target::Url)?;
         let full = format!("{}/emails", base.trim_end_matches('/'));
         self.url(&Field::Valid(span, full))
     }
@@ -292,7 +292,7 @@ impl Compiler<'_> {
         }
         let span = raw.profile.as_ref().and_then(Field::span);
         let text = format!("profile `{}` says what HTTP answers mean", known.profile.name);
-        let finding = Finding::new(Code::FieldOfOtherType, span, text);
+        let finding = Fault::new(Code::FieldOfOtherType, span, text);
         self.add(finding.help("over SMTP use `smtp`, `resend-smtp`, or one with a key alone"));
     }
 
@@ -300,7 +300,12 @@ impl Compiler<'_> {
         if let Some(span) = field.as_ref().and_then(Field::span) {
             self.findings.hide(span);
             let text = format!("a provider of kind `{kind}` has no field `{name}`");
-            self.add(Finding::new(Code::FieldOfOtherType, span, text));
+            let others = match kind {
+                "smtp" => "`server`, `auth` and `from`",
+                _ => "`token`, `url` and `from`",
+            };
+            let help = format!("remove it; beside `kind` it has {others}");
+            self.add(Fault::new(Code::FieldOfOtherType, span, text).help(help));
         }
     }
 }

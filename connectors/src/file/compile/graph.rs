@@ -6,9 +6,9 @@ use oncely_core::connector::{Compensation, EffectBody, EffectRule};
 use oncely_core::expr::spelling::nearest;
 use oncely_core::expr::{Path, Root, Step};
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault, Finding};
 use super::super::raw::RawEffect;
-use super::super::read::Field;
+use super::super::read::{Field, listed};
 use super::super::source::Span;
 use super::Compiler;
 
@@ -27,17 +27,26 @@ impl Compiler<'_> {
                 match ids.iter().position(|id| id == name) {
                     Some(index) if !after.contains(&index) => after.push(index),
                     Some(_) => {}
-                    None => {
-                        let near = nearest(name, ids.iter().copied());
-                        let near = near.map(|near| format!(", did you mean `{near}`?"));
-                        let text = format!("unknown effect `{name}`{}", near.unwrap_or_default());
-                        self.add(Finding::new(Code::UnknownEffect, span, text));
-                    }
+                    None => self.unknown_effect(span, name, &ids),
                 }
             }
             graph.push(after);
         }
         graph
+    }
+
+    /// An id that no effect of the file has.
+    pub(super) fn unknown_effect(&mut self, span: Span, name: &str, ids: &[&str]) {
+        let ids: BTreeSet<&str> = ids.iter().copied().filter(|id| !id.is_empty()).collect();
+        let ids = Vec::from_iter(ids);
+        let near = nearest(name, ids.iter().copied());
+        let near = near.map(|near| format!(", did you mean `{near}`?"));
+        let text = format!("unknown effect `{name}`{}", near.unwrap_or_default());
+        let help = match ids.as_slice() {
+            [] => "the file has no effects; each has an `id`".to_owned(),
+            ids => format!("the effects of this file are {}", listed(ids)),
+        };
+        self.add(Fault::new(Code::UnknownEffect, span, text).help(help));
     }
 
     /// Nothing may wait for itself; what is undone is waited for as well.
@@ -58,7 +67,9 @@ impl Compiler<'_> {
                 let span = span.or_else(|| effect.compensate.as_ref().and_then(Field::span));
                 let id = effect.id.get().map(String::as_str).unwrap_or_default();
                 let text = format!("`{id}` waits for itself, directly or through others");
-                self.add(Finding::new(Code::Cycle, span, text));
+                let help =
+                    format!("take out of `after` what does not have to be done before `{id}`");
+                self.add(Fault::new(Code::Cycle, span, text).help(help));
             }
         }
     }
@@ -70,6 +81,8 @@ impl Compiler<'_> {
         effects: &[EffectRule],
         graph: &[Vec<usize>],
     ) {
+        let ids: Vec<&str> =
+            raw.iter().filter_map(|(_, effect)| effect.id.get()).map(String::as_str).collect();
         for (index, (at, effect)) in raw.iter().enumerate() {
             let Some(id) = effect.id.get() else { continue };
             let Some(rule) = effects.iter().find(|rule| &*rule.id == id.as_str()) else { continue };
@@ -77,26 +90,33 @@ impl Compiler<'_> {
             waits.extend(rule.compensates.as_ref().map(|undone| undone.effect));
             for path in results_read(rule) {
                 let Some(name) = path.first_member() else { continue };
+                let (span, file) = self.read_at(&path.to_string(), *at, effect);
+                let place = |fault: Fault| match &file {
+                    Some(file) => fault.note(format!("it is read in {file}")),
+                    None => fault,
+                };
                 let finding = match raw
                     .iter()
                     .position(|(_, e)| e.id.get().is_some_and(|i| i == name))
                 {
                     None => {
                         let text = format!("`{path}` reads a result of an unknown effect");
-                        Some(Finding::new(
-                            Code::UnknownEffect,
-                            effect.id.span().unwrap_or(*at),
-                            text,
-                        ))
+                        let known = Vec::from_iter(ids.iter().copied().collect::<BTreeSet<_>>());
+                        let help = format!("the effects of this file are {}", listed(&known));
+                        Some(place(Fault::new(Code::UnknownEffect, span, text)).help(help))
                     }
                     Some(read) if !waits.contains(&read) => {
                         let text = format!("`{id}` reads `{path}` without waiting for `{name}`");
-                        let finding = Finding::new(Code::ResultNotThere, effect.id.span(), text);
-                        Some(finding.help(format!("add `after: [{name}]`")))
+                        let help = match effect.after.as_ref().and_then(Field::get) {
+                            None => format!("add `after: [{name}]` to `{id}`"),
+                            Some(_) => format!("add `{name}` to the `after` of `{id}`"),
+                        };
+                        Some(place(Fault::new(Code::ResultNotThere, span, text)).help(help))
                     }
                     Some(read) => {
                         let made = effects.iter().find(|rule| &*rule.id == name);
-                        unrecorded(&path, name, (raw.get(read).map(|(_, e)| *e), made), effect)
+                        let read = raw.get(read).map(|(_, effect)| *effect);
+                        unrecorded(&path, name, (read, made), span, place)
                     }
                 };
                 if let Some(finding) = finding {
@@ -112,7 +132,8 @@ fn unrecorded(
     path: &Path,
     name: &str,
     (read, made): (Option<&RawEffect>, Option<&EffectRule>),
-    by: &RawEffect,
+    span: Option<Span>,
+    place: impl FnOnce(Fault) -> Fault,
 ) -> Option<Finding> {
     let wanted = match path.steps.get(1) {
         Some(Step::Member(wanted)) => wanted,
@@ -137,8 +158,13 @@ fn unrecorded(
     let near = nearest(wanted, recorded.iter().copied());
     let near = near.map(|near| format!(", did you mean `{near}`?"));
     let text = format!("`{name}` records no `{wanted}`{}", near.unwrap_or_default());
-    let finding = Finding::new(Code::ResultNotThere, by.id.span(), text);
-    Some(finding.help(format!("add `record: {{ {wanted}: response.json.… }}` to `{name}`")))
+    let fault = place(Fault::new(Code::ResultNotThere, span, text));
+    let has_answer = made.is_none_or(|rule| matches!(rule.body, EffectBody::Call(_)));
+    Some(fault.help(match (has_answer, recorded.as_slice()) {
+        (true, _) => format!("add `record: {{ {wanted}: response.json.… }}` to `{name}`"),
+        (false, []) => format!("`{name}` has no answer; read what it is made of from the event"),
+        (false, recorded) => format!("`{name}` records {}", listed(recorded)),
+    }))
 }
 
 /// Everything that effect `index` waits for, directly or not.

@@ -4,7 +4,7 @@ use oncely_core::connector::{FingerprintRule, Identity, OnConflict};
 use oncely_core::event::member_names;
 use oncely_core::expr::{Expr, Root};
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawConflict, RawFingerprint, RawIdentity};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -37,15 +37,11 @@ impl Compiler<'_> {
             return;
         }
         let finding = if expr.reads().is_empty() {
-            Finding::new(
-                Code::NoIdentity,
-                span,
-                format!("{what} cannot be the same for all events"),
-            )
+            Fault::new(Code::NoIdentity, span, format!("{what} cannot be the same for all events"))
         } else {
             let text = format!("{what} cannot be made of where a record stands");
             let note = "the same event published again has another offset, and would run again";
-            Finding::new(Code::NoIdentity, span, text).note(note)
+            Fault::new(Code::NoIdentity, span, text).note(note)
         };
         self.add(finding.help("use an id that the event itself carries, such as `event.id`"));
     }
@@ -55,14 +51,15 @@ impl Compiler<'_> {
             RawFingerprint::Fields(fields) => {
                 if fields.is_empty() {
                     let text = "an empty fingerprint would call every two events with one id equal";
-                    self.add(Finding::new(Code::OutOfRange, span, text));
+                    let help = "list what must be equal: `fingerprint: [event.amount]`";
+                    self.add(Fault::new(Code::OutOfRange, span, text).help(help));
                 }
                 let exprs = fields.iter().map(|field| {
                     let expr = self.expr(field, text::TENANT)?;
                     let meta = expr.reads_root(Root::Meta);
                     if let Some(span) = field.span().filter(|_| meta) {
                         let text = "where a record stands says nothing about what its event says";
-                        let finding = Finding::new(Code::NoIdentity, span, text);
+                        let finding = Fault::new(Code::NoIdentity, span, text);
                         self.add(
                             finding.help("list the fields that decide what is charged or sent"),
                         );
@@ -91,7 +88,9 @@ impl Compiler<'_> {
         let names = path.and_then(|path| member_names(&path.steps));
         if names.is_none() {
             let text = "what is left out is named by a member path: `event.sent_at`";
-            self.add(Finding::new(Code::Expression, span, text));
+            let help = "write the path and nothing else; what is computed is listed instead: \
+                        `fingerprint: [event.amount]`";
+            self.add(Fault::new(Code::Expression, span, text).help(help));
         }
         names
     }

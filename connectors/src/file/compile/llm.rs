@@ -8,7 +8,7 @@ use oncely_core::connector::{BodyRule, EffectBody, HttpRule, RequestRule};
 use oncely_core::expr::{Expr, Root};
 use oncely_core::template::{Target, Template, TextNode, TextTree};
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::profiles::Known;
 use super::super::raw::{RawChat, RawChatMessage, RawEffect, RawRole, RawTree};
 use super::super::read::Field;
@@ -22,6 +22,8 @@ const COMPLETIONS: &str = "/chat/completions";
 const MESSAGES_MAX: usize = 100;
 /// Beyond what any model writes in one answer lies a mistake.
 const TOKENS_MAX: u32 = 1_000_000;
+const TEMPERATURE: &str = "a temperature is a number from 0 to 2";
+const TEMPERATURE_HELP: &str = "write `temperature: 0.2`, or leave it out for the model's own";
 
 /// Members that have a field of their own, or that an effect done once cannot have.
 const NO_OPTIONS: [(&str, &str); 14] = [
@@ -61,7 +63,8 @@ impl Compiler<'_> {
                 let span = raw.record.as_ref().and_then(Field::span);
                 let text =
                     "`usage` is what the model says that was used, and is recorded by itself";
-                self.add(Finding::new(Code::DuplicateName, span, text));
+                let help = "give this one another name";
+                self.add(Fault::new(Code::DuplicateName, span, text).help(help));
             }
         }
         Some(EffectBody::Call(call))
@@ -71,7 +74,7 @@ impl Compiler<'_> {
         let (span, model) = self.need(&chat.model, "chat.model", at)?;
         let model = self.plain(span, model)?;
         if model.trim().is_empty() || model.len() > 100 || model.contains(['{', '}']) {
-            let finding = Finding::new(Code::BadName, span, "this is no model's name");
+            let finding = Fault::new(Code::BadName, span, "this is no model's name");
             self.add(finding.help(
                 "write it out: an event may not choose what a call costs, and metrics are counted by it",
             ));
@@ -115,7 +118,7 @@ impl Compiler<'_> {
         let base = self.url(field)?;
         let base = base.text();
         if base.contains('?') || base.contains("{{") || base.contains("{%") {
-            let finding = Finding::new(Code::Request, field.span(), "this is no API's address");
+            let finding = Fault::new(Code::Request, field.span(), "this is no API's address");
             self.add(finding.help(format!(
                 "write it as far as its version: `{OPENAI_URL}`; `{COMPLETIONS}` is added"
             )));
@@ -130,7 +133,8 @@ impl Compiler<'_> {
         let (span, messages) = self.need(&chat.messages, "chat.messages", at)?;
         if messages.is_empty() || messages.len() > MESSAGES_MAX {
             let text = format!("a model is asked with 1 to {MESSAGES_MAX} messages");
-            self.add(Finding::new(Code::OutOfRange, span, text));
+            let help = "`messages: [{ role: user, content: \"{{ event.question }}\" }]`";
+            self.add(Fault::new(Code::OutOfRange, span, text).help(help));
         }
         let valid: Vec<_> = messages.iter().filter_map(Field::valid).collect();
         let made: Vec<_> = valid.into_iter().map(|(at, one)| self.message(one, at)).collect();
@@ -148,7 +152,7 @@ impl Compiler<'_> {
         if let Some(path) = foreign.filter(|_| instructs) {
             let name = role.name();
             let text = format!("a `{name}` message reads `{path}`");
-            let finding = Finding::new(Code::Request, span, text)
+            let finding = Fault::new(Code::Request, span, text)
                 .note(
                     "what stands there is an instruction, and whoever writes events would give it",
                 )
@@ -172,7 +176,7 @@ impl Compiler<'_> {
             }
             (Some(_), Some(other)) => {
                 let text = "an answer's length is bounded by one of the two";
-                let finding = Finding::new(Code::Request, other.span(), text);
+                let finding = Fault::new(Code::Request, other.span(), text);
                 self.add(finding.help("keep the one that the API reads"));
                 return None;
             }
@@ -182,7 +186,8 @@ impl Compiler<'_> {
         let (span, tokens) = field.valid()?;
         if !(1..=TOKENS_MAX).contains(tokens) {
             let text = format!("an answer has 1 to {TOKENS_MAX} tokens");
-            self.add(Finding::new(Code::OutOfRange, span, text));
+            let help = "the longest answer that is paid for: `max_tokens: 400`";
+            self.add(Fault::new(Code::OutOfRange, span, text).help(help));
         }
         Some((name.into(), TextTree::Int((*tokens).into())))
     }
@@ -201,16 +206,12 @@ impl Compiler<'_> {
             | RawTree::Text(_)
             | RawTree::List(_)
             | RawTree::Map(_) => {
-                self.add(Finding::new(
-                    Code::WrongType,
-                    span,
-                    "a temperature is a number from 0 to 2",
-                ));
+                self.add(Fault::new(Code::WrongType, span, TEMPERATURE).help(TEMPERATURE_HELP));
                 return None;
             }
         };
         if !number.parse::<f64>().is_ok_and(|number| (0.0..=2.0).contains(&number)) {
-            self.add(Finding::new(Code::OutOfRange, span, "a temperature is a number from 0 to 2"));
+            self.add(Fault::new(Code::OutOfRange, span, TEMPERATURE).help(TEMPERATURE_HELP));
         }
         Some(Some(tree))
     }
@@ -219,14 +220,15 @@ impl Compiler<'_> {
         let Some(field) = &chat.options else { return Some(Vec::new()) };
         let (span, raw) = field.valid()?;
         let RawTree::Map(members) = raw else {
-            self.add(Finding::new(Code::WrongType, span, "options are a map of names and values"));
+            let fault = Fault::new(Code::WrongType, span, "options are a map of names and values");
+            self.add(fault.help("write `options: { top_p: 0.9 }`"));
             return None;
         };
         for (span, name) in members.iter().filter_map(|(name, _)| name.valid()) {
             let refused = NO_OPTIONS.iter().find(|(refused, _)| refused == name);
             if let Some((name, why)) = refused {
                 let text = format!("`{name}` is no option here");
-                self.add(Finding::new(Code::Request, span, text).help(*why));
+                self.add(Fault::new(Code::Request, span, text).help(*why));
             }
         }
         let tree = self.tree(field)?;
@@ -234,7 +236,7 @@ impl Compiler<'_> {
         tree.for_each_read(&mut |path| reads = Some(path.clone()));
         if let Some(path) = reads {
             let text = format!("options stand as they are, and these read `{path}`");
-            let finding = Finding::new(Code::Request, span, text);
+            let finding = Fault::new(Code::Request, span, text);
             self.add(finding.help("what events say stands in the messages of the `user`"));
             return None;
         }

@@ -5,7 +5,7 @@ use oncely_core::connector::{
 };
 use oncely_core::expr::Root;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::profiles::Known;
 use super::super::raw::{RawAskMethod, RawEffect, RawLookup, RawNotFound};
 use super::super::read::Field;
@@ -29,7 +29,8 @@ impl Compiler<'_> {
         if let Some(own) = own {
             if matches!(asked.on_unknown, OnUnknown::Hold | OnUnknown::AssumeDone) {
                 let text = "nobody asks: `on_unknown` is neither `reconcile` nor `retry_same_key`";
-                self.add(Finding::new(Code::Unused, own.span(), text));
+                let help = "remove it, or write `on_unknown: reconcile`";
+                self.add(Fault::new(Code::Unused, own.span(), text).help(help));
             }
             let (span, own) = own.valid()?;
             return self.lookup_by(own, span, false, asked);
@@ -46,7 +47,7 @@ impl Compiler<'_> {
             }
             (None, OnUnknown::Reconcile) => {
                 let text = "`reconcile` asks the provider, and nobody says how";
-                let finding = Finding::new(Code::NoLookup, on_unknown, text);
+                let finding = Fault::new(Code::NoLookup, on_unknown, text);
                 let help = "add `lookup: { url: \"https://host/path?key={{ effect.key }}\", done: \
                             response.json.items.size() > 0, applies_within: 30s }`, or use \
                             `on_unknown: hold`";
@@ -101,7 +102,7 @@ impl Compiler<'_> {
         if method == "GET"
             && let Some(span) = [&raw.json, &raw.form].into_iter().flatten().find_map(Field::span)
         {
-            let finding = Finding::new(Code::Request, span, "a `GET` has no body");
+            let finding = Fault::new(Code::Request, span, "a `GET` has no body");
             self.add(finding.help("add `method: POST`, or ask by the url"));
         }
         let base = match asked.request {
@@ -113,7 +114,7 @@ impl Compiler<'_> {
         let (span, written) = self.need(&raw.url, "lookup.url", at)?;
         let Some(full) = beside(written, base) else {
             let text = "a mail has no url that this could begin with";
-            let finding = Finding::new(Code::Request, span, text);
+            let finding = Fault::new(Code::Request, span, text);
             self.add(finding.help("write it as `https://host/path`"));
             return None;
         };
@@ -143,7 +144,7 @@ impl Compiler<'_> {
         for (span, name) in wanted.into_iter().flat_map(|w| &w.0).filter_map(|(n, _)| n.valid()) {
             if record.iter().all(|(known, _)| **known != **name) {
                 let text = format!("`{name}` is recorded of an answer, and of no look-up");
-                let finding = Finding::new(Code::ResultNotThere, span, text);
+                let finding = Fault::new(Code::ResultNotThere, span, text);
                 let line = self.source.line(at);
                 let help = format!(
                     "add `answer: response.json.items[0]` to the look-up (line {line}), so that \
@@ -176,7 +177,7 @@ impl Compiler<'_> {
                 Millis(total),
                 Millis(within)
             );
-            let finding = Finding::new(Code::SettleDelay, span, text)
+            let finding = Fault::new(Code::SettleDelay, span, text)
                 .note("a request that arrives late would be sent a second time")
                 .help(format!("raise it to {}, or leave it out", Millis(least)));
             self.add(finding);
@@ -203,7 +204,7 @@ impl Compiler<'_> {
         });
         if !by_key && !by_event {
             let text = "the look-up asks the same for every effect";
-            let finding = Finding::new(Code::LookupBlind, raw.url.span(), text);
+            let finding = Fault::new(Code::LookupBlind, raw.url.span(), text);
             self.add(finding.help("ask by what the request carries: `?key={{ effect.key }}`"));
             return;
         }
@@ -219,7 +220,7 @@ impl Compiler<'_> {
                      reference; or declare the header in `idempotency`"
                 .to_owned(),
         };
-        let finding = Finding::new(Code::LookupBlind, at, text)
+        let finding = Fault::new(Code::LookupBlind, at, text)
             .note("it would never be found, and be sent again each time");
         self.add(finding.help(help));
     }

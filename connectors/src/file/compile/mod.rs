@@ -30,7 +30,7 @@ use oncely_core::connector::{
 use oncely_core::render;
 
 use super::advice;
-use super::diagnostic::{Code, Finding, Findings, PLANNED};
+use super::diagnostic::{Code, Fault, Finding, Findings, PLANNED};
 use super::profiles::{self, Known};
 use super::raw::{
     RawConnector, RawDecode, RawEnvelope, RawFailure, RawFormat, RawLetterHeaders, RawProtocol,
@@ -100,8 +100,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// `None` when something essential is missing; findings say what.
-    pub(super) fn connector(&mut self, raw: &RawConnector) -> Option<(Connector, Vec<TestCase>)> {
-        let top = Span::new(0, 0);
+    pub(super) fn connector(
+        &mut self,
+        raw: &RawConnector,
+        top: Span,
+    ) -> Option<(Connector, Vec<TestCase>)> {
         self.language_version(&raw.version, top);
         let name = self.need(&raw.connector, "connector", top);
         let name = name.and_then(|(span, name)| self.name(span, name, "a connector", true));
@@ -154,7 +157,7 @@ impl<'a> Compiler<'a> {
         let Some((span, version)) = self.need(version, "version", top) else { return };
         if *version != 1 {
             let text = format!("version {version} of the connector language is not known");
-            self.add(Finding::new(Code::OutOfRange, span, text).help("write `version: 1`"));
+            self.add(Fault::new(Code::OutOfRange, span, text).help("write `version: 1`"));
         }
     }
 
@@ -166,17 +169,18 @@ impl<'a> Compiler<'a> {
             let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
             if topic.is_empty() || topic.len() > TOPIC_CHARS_MAX || !topic.chars().all(letters) {
                 let help = "topics are named one by one, of letters, digits, `.`, `_` and `-`";
-                let finding = Finding::new(Code::BadName, span, "this is no topic's name");
+                let finding = Fault::new(Code::BadName, span, "this is no topic's name");
                 self.add(finding.help(help));
             } else if topics.iter().any(|known| **known == *topic) {
                 let text = format!("topic `{topic}` stands twice");
-                self.add(Finding::new(Code::DuplicateName, span, text));
+                self.add(Fault::new(Code::DuplicateName, span, text).help("remove one"));
             } else {
                 topics.push(topic.into());
             }
         }
         if items.is_empty() {
-            self.add(Finding::new(Code::OutOfRange, list, "at least one topic is needed"));
+            let fault = Fault::new(Code::OutOfRange, list, "at least one topic is needed");
+            self.add(fault.help("name the topics one by one: `topics: [billing.invoices.v1]`"));
         }
         let group = match raw.group.as_ref().and_then(Field::valid) {
             None => format!("oncely.{}", connector.unwrap_or_default()),
@@ -184,7 +188,8 @@ impl<'a> Compiler<'a> {
                 let group = self.plain(span, group)?;
                 if group.trim().is_empty() || group.len() > GROUP_CHARS_MAX {
                     let text = "a group's name has 1 to 249 characters";
-                    self.add(Finding::new(Code::BadName, span, text));
+                    let help = "leave it out for `oncely.` and the connector's name";
+                    self.add(Fault::new(Code::BadName, span, text).help(help));
                 }
                 group
             }
@@ -217,7 +222,7 @@ impl<'a> Compiler<'a> {
         let bytes_max = bytes.map_or(BYTES_MAX, |(_, bytes)| bytes.0);
         if let Some((span, _)) = bytes.filter(|_| !(1..=BYTES_MAX_MAX).contains(&bytes_max)) {
             let text = "the largest value is 1B to 64MiB";
-            self.add(Finding::new(Code::OutOfRange, span, text));
+            self.add(Fault::new(Code::OutOfRange, span, text).help("leave it out for 1MiB"));
         }
         Decode { envelope, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX) }
     }
@@ -236,7 +241,7 @@ impl<'a> Compiler<'a> {
         let open = raw.and_then(|raw| raw.max_open_effects.as_ref()?.valid());
         if let Some((span, _)) = open.filter(|(_, open)| **open == 0) {
             let text = "with no effect open nothing would ever be taken";
-            self.add(Finding::new(Code::OutOfRange, span, text).help("write 1 or more"));
+            self.add(Fault::new(Code::OutOfRange, span, text).help("write 1 or more"));
         }
         let open_effects_max = open.map_or(OPEN_EFFECTS_MAX, |(_, open)| *open);
         let dead_letter = self.dead_letter(raw, topics.map_or(&[], Vec::as_slice));
@@ -252,21 +257,21 @@ impl<'a> Compiler<'a> {
         let headers = raw.headers.as_ref().and_then(Field::valid);
         let Some((span, topic)) = raw.dead_letter.as_ref().and_then(Field::valid) else {
             if let Some((span, _)) = headers {
-                let finding = Finding::new(Code::Unused, span, "no topic gets these headers");
+                let finding = Fault::new(Code::Unused, span, "no topic gets these headers");
                 self.add(finding.help("name one: `dead_letter: billing.invoices.v1.dlq`"));
             }
             return None;
         };
         let topic = self.plain(span, topic)?;
         if !render::is_topic_name(&topic) {
-            let finding = Finding::new(Code::BadName, span, "Kafka allows no topic of this name");
+            let finding = Fault::new(Code::BadName, span, "Kafka allows no topic of this name");
             let help = "letters, digits, `.`, `_` and `-`, up to 249; no templates";
             self.add(finding.help(help));
             return None;
         }
         if read.iter().any(|other| other.get() == Some(&topic)) {
             let text = "this topic is read: each dead letter would come back as a record";
-            self.add(Finding::new(Code::OutOfRange, span, text).help("name another one"));
+            self.add(Fault::new(Code::OutOfRange, span, text).help("name another one"));
             return None;
         }
         let has = |wanted| match headers {
@@ -332,7 +337,7 @@ impl<'a> Compiler<'a> {
                 "ids are forgotten after {dedupe_text}, which is shorter than what can come again"
             );
             let span = dedupe.map(|(span, _)| span);
-            let finding = Finding::new(Code::RetentionTooShort, span, text);
+            let finding = Fault::new(Code::RetentionTooShort, span, text);
             let note = format!("{what} may take {length}; a repeat after that would run again");
             let help = "raise `retention.dedupe`; it must also exceed the topic's retention";
             self.add(finding.note(note).help(help));
@@ -359,18 +364,15 @@ impl<'a> Compiler<'a> {
     }
 
     fn missing(&mut self, name: &str, at: Span) {
-        let at = Span::new(at.start, at.start);
         let last = name.rsplit('.').next().unwrap_or(name);
-        let finding = Finding::new(Code::MissingField, at, format!("field `{last}` is missing"));
-        self.add(match advice::how_to_write(name) {
-            Some(help) => finding.help(help),
-            None => finding,
-        });
+        let fault = Fault::new(Code::MissingField, at, format!("field `{last}` is missing"));
+        let help = advice::how_to_write(name).map(str::to_owned);
+        self.add(fault.missing(last).help(help.unwrap_or_else(|| format!("write `{last}: …`"))));
     }
 
     fn not_yet(&mut self, span: Span, what: &str, word: &str) {
         let text = format!("{what} is not available yet");
-        let finding = Finding::new(Code::NotYet, span, text).note(PLANNED);
+        let finding = Fault::new(Code::NotYet, span, text).note(PLANNED);
         self.add(finding.help(advice::instead_of(word)));
     }
 
@@ -386,7 +388,7 @@ impl<'a> Compiler<'a> {
         let help =
             format!("begin with a letter; then lower-case letters, digits{dash} and `_`, up to 63");
         let text = format!("`{name}` is no name for {what}");
-        self.add(Finding::new(Code::BadName, span, text).help(help));
+        self.add(Fault::new(Code::BadName, span, text).help(help));
         None
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use oncely_core::connector::{OnUnknown, StatusClass, StatusRange, StatusRule};
 use oncely_core::expr::spelling::nearest;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::profiles::{self, Known};
 use super::super::raw::{
     RawBodyKind, RawEffect, RawMeaning, RawProfile, RawRequest, RawStatusRule,
@@ -29,7 +29,7 @@ impl Compiler<'_> {
             let Some((span, name)) = name.valid() else { continue };
             let Some(name) = self.name(span, name, "a profile", true) else { continue };
             if others.contains_key(name) {
-                let finding = Finding::new(
+                let finding = Fault::new(
                     Code::DuplicateName,
                     span,
                     format!("a profile called `{name}` comes with the program"),
@@ -69,7 +69,7 @@ impl Compiler<'_> {
                     known.headers.retain(|(known, _)| **known != *name);
                     known.headers.push((name.into(), value.clone()));
                 }
-                None => self.add(Finding::new(Code::BadName, span, "this is no header's name")),
+                None => self.no_header(span),
             }
         }
         if let Some((span, lookup)) = raw.lookup.as_ref().and_then(Field::valid) {
@@ -137,7 +137,7 @@ impl Compiler<'_> {
         let near = near.map(|near| format!(", did you mean `{near}`?"));
         let text = format!("unknown profile `{name}`{}", near.unwrap_or_default());
         let help = format!("known are {}; others are declared under `profiles:`", listed(&names));
-        self.add(Finding::new(Code::UnknownProfile, span, text).help(help));
+        self.add(Fault::new(Code::UnknownProfile, span, text).help(help));
         None
     }
 
@@ -151,7 +151,7 @@ impl Compiler<'_> {
         let Some(span) = wrong else { return };
         let name = &known.profile.name;
         let text = format!("by profile `{name}` a request has a `{right}` body");
-        self.add(Finding::new(Code::Request, span, text).help(format!("write it as `{right}:`")));
+        self.add(Fault::new(Code::Request, span, text).help(format!("write it as `{right}:`")));
     }
 
     /// A status that is repeated without asking, although it may come after the effect.
@@ -181,7 +181,7 @@ impl Compiler<'_> {
         let span = span.or_else(|| raw.profile.as_ref().and_then(Field::span));
         let text =
             format!("profile `{name}` repeats after {range}, which can come after the effect");
-        let finding = Finding::new(Code::RetryPlan, span, text)
+        let finding = Fault::new(Code::RetryPlan, span, text)
             .note("without a key that the provider knows, the repeat would act a second time")
             .help(
                 "let `means: unknown` stand for it, name the one body that is sure with `when`, or \

@@ -5,7 +5,7 @@ use oncely_core::expr::Root;
 use oncely_core::render;
 use oncely_core::template::{Target, Template};
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawEffect, RawMessage};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -47,7 +47,7 @@ impl Compiler<'_> {
         let template = self.template(field, Target::Text)?;
         let is_fixed = !template.text().contains("{{") && !template.text().contains("{%");
         if is_fixed && !render::is_topic_name(template.text()) {
-            let finding = Finding::new(Code::BadName, span, "Kafka allows no topic of this name");
+            let finding = Fault::new(Code::BadName, span, "Kafka allows no topic of this name");
             let help = "letters, digits, `.`, `_` and `-`, up to 249";
             self.add(finding.help(help));
             return None;
@@ -62,12 +62,14 @@ impl Compiler<'_> {
             let Some((span, name)) = name.valid() else { continue };
             if name.is_empty() || name.len() > HEADER_BYTES_MAX {
                 let text = "a header's name has 1 to 255 bytes";
-                self.add(Finding::new(Code::BadName, span, text));
+                self.add(
+                    Fault::new(Code::BadName, span, text).help("write a shorter one: `tenant`"),
+                );
                 continue;
             }
             if name.eq_ignore_ascii_case(MESSAGE_ID) {
                 let text = format!("header `{MESSAGE_ID}` is set by itself");
-                let finding = Finding::new(Code::Request, span, text);
+                let finding = Fault::new(Code::Request, span, text);
                 let help = "the same id under another name: `ce_id: \"{{ effect.key }}\"`";
                 self.add(finding.help(help));
                 continue;
@@ -85,7 +87,7 @@ impl Compiler<'_> {
             (None, None) => Some(ValueRule::Null),
             (Some(_), Some(text)) => {
                 let finding = "a record has one value: `json`, or `text`";
-                self.add(Finding::new(Code::Request, text.span(), finding).help("remove one"));
+                self.add(Fault::new(Code::Request, text.span(), finding).help("remove one"));
                 None
             }
         }

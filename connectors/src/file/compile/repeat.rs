@@ -3,7 +3,7 @@
 use oncely_core::connector::{OnUnknown, Profile, Timeout};
 use oncely_core::effect::retry::Retry;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawEffect, RawIdempotency, RawUnknown};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -35,7 +35,7 @@ impl Compiler<'_> {
         match raw.header.as_ref().map(Field::valid) {
             Some(Some((span, header))) => match header_name(header) {
                 Some(name) => profile.key_header = Some(name.into()),
-                None => self.add(Finding::new(Code::BadName, span, "this is no header's name")),
+                None => self.no_header(span),
             },
             None if !known => self.missing("idempotency.header", at),
             Some(None) | None => {}
@@ -54,7 +54,7 @@ impl Compiler<'_> {
             return;
         }
         let text = "no window is promised, and `retry_same_key` relies on one";
-        let finding = Finding::new(Code::WindowNotKnown, span, text)
+        let finding = Fault::new(Code::WindowNotKnown, span, text)
             .note("a repeat after the receiver has forgotten the key acts a second time")
             .help(
                 "write how long it remembers a key (`24h`), or `forever` if it never forgets one; \
@@ -74,7 +74,7 @@ impl Compiler<'_> {
             RawUnknown::RetrySameKey => {
                 if profile.key_header.is_none() {
                     let text = "without a key that the provider knows, a repeat can act twice";
-                    let finding = Finding::new(Code::NoKey, span, text);
+                    let finding = Fault::new(Code::NoKey, span, text);
                     let help = "declare `idempotency: { header: …, window: … }` if it has one, or use `on_unknown: hold`";
                     self.add(finding.help(help));
                 }
@@ -97,7 +97,8 @@ impl Compiler<'_> {
         let elapsed = plan.and_then(|(_, plan)| plan.max_elapsed.as_ref()?.valid());
         if let Some((span, attempts)) = attempts.filter(|(_, attempts)| **attempts > ATTEMPTS_MAX) {
             let text = format!("{attempts} attempts are more than {ATTEMPTS_MAX}");
-            self.add(Finding::new(Code::RetryPlan, span, text));
+            let help = "leave it out, and bound the repeats by time: `max_elapsed: 20h`";
+            self.add(Fault::new(Code::RetryPlan, span, text).help(help));
         }
         let window = profile.key_window_ms.filter(|_| on_unknown == OnUnknown::RetrySameKey);
         // Leaves a sixth of the window for calls under way and clocks that differ.
@@ -118,7 +119,8 @@ impl Compiler<'_> {
         retry
             .map_err(|error| {
                 let span = plan.map_or(at, |(span, _)| span);
-                self.add(Finding::new(Code::RetryPlan, span, error.to_string()));
+                let help = "such as `retry: { backoff: 1s..10m, max_elapsed: 20h }`, which holds without it";
+                self.add(Fault::new(Code::RetryPlan, span, error.to_string()).help(help));
             })
             .ok()
     }
@@ -128,7 +130,7 @@ impl Compiler<'_> {
         let line = declared.map(|span| format!(" (line {})", self.source.line(span)));
         let window = Millis(window);
         let text = format!("retries may outlive the provider's key window ({elapsed} > {window})");
-        let finding = Finding::new(Code::RetryOutlivesWindow, span, text)
+        let finding = Fault::new(Code::RetryOutlivesWindow, span, text)
             .label(format!("window is {window}{}", line.unwrap_or_default()))
             .note("with on_unknown: retry_same_key a late retry would act a second time")
             .help(format!("lower max_elapsed to {}, or use on_unknown: hold", Millis(within)));

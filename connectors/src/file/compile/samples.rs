@@ -8,7 +8,7 @@ use oncely_core::expr::{EvalError, Expr, Path, Root, Scope};
 use oncely_core::value::Value;
 
 use super::super::TestCase;
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawConnector, RawEffect};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -102,7 +102,9 @@ impl Compiler<'_> {
         let Some(Err(error)) = failures.next() else { return };
         if failures.all(|tried| tried.is_err()) {
             let text = format!("this fails for every sample event: {error}");
-            self.add(Finding::new(Code::FailsOnSamples, span, text));
+            let help = "compare it with the events of `tests:`: either the name is mistyped, or the samples \
+                        are of another kind";
+            self.add(Fault::new(Code::FailsOnSamples, span, text).help(help));
         }
     }
 
@@ -121,27 +123,47 @@ impl Compiler<'_> {
         }
         for path in reads.into_iter().filter(|path| !samples.iter().any(|event| has(event, path))) {
             let text = format!("`{}` reads `{path}`, which no sample event has", rule.id);
-            let (place, file) = match self.place_of(&path.to_string(), effect) {
-                Some(place) => (Some(place), None),
-                None => (raw.id.span(), raw.template.as_ref().and_then(Field::get)),
-            };
-            let mut finding = Finding::new(Code::NotInSamples, place, text);
+            let (place, file) = self.read_at(&path.to_string(), effect, raw);
+            let mut fault = Fault::new(Code::NotInSamples, place, text);
             if let Some(file) = file {
-                finding = finding.note(format!("it is read in {file}"));
+                fault = fault.note(format!("it is read in {file}"));
             }
-            self.add(finding);
+            let help = "correct the name, or add an event that has it to `tests:`; where it may be missing, \
+                        give it a default: `{{ event.note | default('') }}`";
+            self.add(fault.help(help));
         }
     }
 
-    /// Where a path stands in the file, inside `within`.
+    /// Where an effect reads a path, or where it names the file that does, with that name.
+    pub(super) fn read_at<'r>(
+        &self,
+        path: &str,
+        within: Span,
+        raw: &'r RawEffect,
+    ) -> (Option<Span>, Option<&'r str>) {
+        if let Some(place) = self.place_of(path, within) {
+            return (Some(place), None);
+        }
+        match raw.template.as_ref().and_then(Field::valid) {
+            Some((span, file)) => (Some(span), Some(file)),
+            None => (raw.id.span(), None),
+        }
+    }
+
+    /// Where a path stands in the file, inside `within` and in no comment.
     fn place_of(&self, path: &str, within: Span) -> Option<Span> {
         let text = self.source.text.get(within.range())?;
-        let goes_on = |rest: &str| {
-            rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '['))
+        let in_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+        let goes_on = |rest: &str| rest.starts_with(|c| in_path(c) || c == '[');
+        let is_one = |at: &usize| {
+            let before = text.get(..*at).unwrap_or_default();
+            let line = before.rsplit('\n').next().unwrap_or_default();
+            let after = text.get(at.saturating_add(path.len())..);
+            let is_comment = line.trim_start().starts_with('#') || line.contains(" # ");
+            !before.ends_with(in_path) && !is_comment && after.is_some_and(|rest| !goes_on(rest))
         };
-        let ends = |at: usize| text.get(at..).is_some_and(|rest| !goes_on(rest));
         let mut found = text.match_indices(path).map(|(at, _)| at);
-        let at = found.find(|at| ends(at.saturating_add(path.len())))?;
+        let at = found.find(is_one)?;
         let start = within.start.saturating_add(at);
         Some(Span::new(start, start.saturating_add(path.len())))
     }

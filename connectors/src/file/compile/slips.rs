@@ -3,28 +3,75 @@
 //! Reads: the text as it stands, and why it was refused. Gives: a remedy, or nothing.
 
 use oncely_core::expr::{Expr, ExprError, Root};
+use oncely_core::template::{Callable, TEXT_BYTES_MAX, TemplateError};
+
+use super::super::read::listed;
 
 /// What to write instead of an expression that was refused.
-pub(super) fn remedy(text: &str, error: &ExprError) -> Option<String> {
+pub(super) fn remedy(text: &str, error: &ExprError) -> String {
     if text.contains("{{") {
-        return Some("this field is an expression: write it without `{{ }}`".to_owned());
+        return "this field is an expression: write it without `{{ }}`".to_owned();
     }
     match error {
-        ExprError::UnknownRoot { near: None, at, .. } => {
-            let name = dotted(text, *at);
-            (!name.is_empty()).then(|| format!("quote it if it is a text: `\"{name}\"`"))
+        ExprError::UnknownRoot { near: None, at, .. } => match dotted(text, *at) {
+            name if name.is_empty() => roots(),
+            name => format!("quote it if it is a text: `\"{name}\"`"),
+        },
+        ExprError::UnknownRoot { .. } => roots(),
+        ExprError::Syntax { .. } | ExprError::Parser => of_other_languages(text).unwrap_or_else(|| {
+            "a path (`event.amount`) or CEL (`event.amount > 100 && event.kind == \"paid\"`)".to_owned()
+        }),
+        ExprError::Empty => "a path or CEL: `event.data.invoice_id`".to_owned(),
+        ExprError::TooLong { .. } | ExprError::TooDeep { .. } | ExprError::TooManyLoops { .. } => {
+            "let the one who writes the event work it out, and read the result".to_owned()
         }
-        ExprError::Syntax { .. } | ExprError::Parser => of_other_languages(text),
-        ExprError::Empty
-        | ExprError::TooLong { .. }
-        | ExprError::TooDeep { .. }
-        | ExprError::TooManyLoops { .. }
-        | ExprError::UnknownRoot { .. }
-        | ExprError::UnknownMember { .. }
-        | ExprError::UnknownFunction { .. }
-        | ExprError::EnteredArgument { .. }
-        | ExprError::MemberNeeded { .. }
-        | ExprError::NoStructs { .. } => None,
+        ExprError::UnknownMember { root, .. } => members(root),
+        ExprError::UnknownFunction { .. } => {
+            "functions are those of CEL, such as `size`, `has`, `startsWith`, `matches`, and `entered`"
+                .to_owned()
+        }
+        ExprError::EnteredArgument { .. } => "write `entered(\"paid\")`".to_owned(),
+        ExprError::MemberNeeded { root, .. } => match *root {
+            "effects" => "name the effect and what it records: `effects.settle.charge_id`".to_owned(),
+            root => members(root),
+        },
+        ExprError::NoStructs { .. } => "write a map: `{\"id\": event.id}`".to_owned(),
+    }
+}
+
+/// What to write instead of a template that was refused.
+pub(super) fn template_remedy(error: &TemplateError) -> String {
+    match error {
+        TemplateError::UnknownRoot { .. } => roots(),
+        TemplateError::UnknownMember { root, .. } => members(root),
+        TemplateError::TooLong { .. } => {
+            format!("keep it below {TEXT_BYTES_MAX} bytes; what is larger stands in the event")
+        }
+        TemplateError::Syntax { .. } => {
+            "values stand in `{{ event.number }}`, conditions in `{% if event.vip %}…{% endif %}`"
+                .to_owned()
+        }
+        TemplateError::UnknownName { what: Callable::Method, .. } => {
+            "values have no methods; filters stand behind `|`: `{{ event.name | lower }}`"
+                .to_owned()
+        }
+        TemplateError::UnknownName { what, .. } => {
+            format!("{}s are Jinja's, such as {}", what.name(), listed(what.examples()))
+        }
+    }
+}
+
+fn roots() -> String {
+    let names = Root::ALL.into_iter().map(Root::name).collect::<Vec<_>>();
+    format!("values come from {}", listed(&names))
+}
+
+/// What a root has, where that is fixed.
+fn members(root: &str) -> String {
+    match Root::parse(root).and_then(Root::members) {
+        Some([]) => format!("`{root}` is a text, without members: write `{root}`"),
+        Some(members) => format!("`{root}` has {}", listed(members)),
+        None => format!("write `{root}.` and the name of a member"),
     }
 }
 
@@ -103,7 +150,7 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> String {
-        remedy(text, &Expr::compile(text).unwrap_err()).unwrap_or_default()
+        remedy(text, &Expr::compile(text).unwrap_err())
     }
 
     #[test]
@@ -118,8 +165,8 @@ mod tests {
         );
         assert_eq!(said("invoice.paid"), "quote it if it is a text: `\"invoice.paid\"`");
         assert_eq!(said("{{ event.a }}"), "this field is an expression: write it without `{{ }}`");
-        assert_eq!(said("evnt.a"), "", "a name that is nearly right is told already");
-        assert_eq!(said("event.a == 'x and y' +"), "");
+        assert!(said("evnt.a").starts_with("values come from `event`, "), "{}", said("evnt.a"));
+        assert!(said("event.a == 'x and y' +").starts_with("a path (`event.amount`) or CEL"));
     }
 
     #[test]

@@ -7,11 +7,11 @@ use oncely_core::connector::{
 };
 use oncely_core::expr::spelling::nearest;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault, Finding};
 use super::super::raw::{
     RawAfterWait, RawGap, RawGapWait, RawInvalid, RawParked, RawState, RawTransition,
 };
-use super::super::read::Field;
+use super::super::read::{Field, listed};
 use super::super::source::Span;
 use super::{Compiler, text};
 
@@ -51,7 +51,9 @@ impl States {
         }
         if self.initial == name {
             let text = format!("no transition leads to `{name}`, so nothing ever enters it");
-            return Some(Finding::new(Code::UnknownState, span, text));
+            let help =
+                format!("every entity begins in `{name}`; name a state that a transition leads to");
+            return Some(Fault::new(Code::UnknownState, span, text).help(help));
         }
         Some(self.unknown(span, name))
     }
@@ -63,7 +65,13 @@ impl States {
     fn unknown(&self, span: Span, name: &str) -> Finding {
         let near = self.near(name).map(|near| format!(", did you mean `{near}`?"));
         let text = format!("unknown state `{name}`{}", near.unwrap_or_default());
-        Finding::new(Code::UnknownState, span, text)
+        let all = std::iter::once(&self.initial).chain(&self.entered);
+        let known: Vec<&str> = all.map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let help = "a state is the initial one, or one that a transition leads to";
+        Fault::new(Code::UnknownState, span, text).help(match known.as_slice() {
+            [] => help.to_owned(),
+            known => format!("{help}: {}", listed(known)),
+        })
     }
 }
 
@@ -125,7 +133,7 @@ impl Compiler<'_> {
             let text = "an event that waits for no time does not wait";
             let help =
                 "write how long the missing ones may take: `wait: 30s`; or use `on_gap: apply`";
-            self.add(Finding::new(Code::OutOfRange, span, text).help(help));
+            self.add(Fault::new(Code::OutOfRange, span, text).help(help));
         }
         let then = match raw.then.as_ref().and_then(Field::get) {
             None | Some(RawAfterWait::Apply) => AfterWait::Apply,
@@ -137,7 +145,7 @@ impl Compiler<'_> {
             Err(_) => {
                 let text = "this is larger than any version";
                 let help = "write the version that an entity begins with: `first: 1`";
-                self.add(Finding::new(Code::OutOfRange, span, text).help(help));
+                self.add(Fault::new(Code::OutOfRange, span, text).help(help));
                 None
             }
         });
@@ -145,7 +153,7 @@ impl Compiler<'_> {
             let text = "versions of records that `match` leaves out are waited for and never come";
             let note = "an event waits for every version below its own, and then its time is over";
             let help = "read them as well, with `on_invalid: ignore`, or use `on_gap: apply`";
-            let finding = Finding::new(Code::GapNeverFilled, at, text);
+            let finding = Fault::new(Code::GapNeverFilled, at, text);
             self.add(finding.note(note).help(help));
         }
         OnGap::Wait(GapWait { wait_ms: wait.map_or(0, |(_, wait)| wait.0), then, first })
@@ -159,11 +167,11 @@ impl Compiler<'_> {
         if !(1..=DEFERRED_MAX_MAX).contains(max) {
             let text = format!("between 1 and {DEFERRED_MAX_MAX} events may wait, not {max}");
             let help = "leave it out for 10000";
-            self.add(Finding::new(Code::OutOfRange, span, text).help(help));
+            self.add(Fault::new(Code::OutOfRange, span, text).help(help));
         } else if !defers {
             let text = "no event of this connector waits, so their number needs no bound";
             let help = "it belongs to `version.on_gap: { wait: … }` and `on_parked: wait`";
-            self.add(Finding::new(Code::Unused, span, text).help(help));
+            self.add(Fault::new(Code::Unused, span, text).help(help));
         }
         *max
     }
@@ -175,13 +183,13 @@ impl Compiler<'_> {
             let placed = from.placed(around);
             if placed.is_empty() {
                 let text = "at least one state is needed";
-                self.add(Finding::new(Code::OutOfRange, around, text));
+                let help = "where the entity may be before: `from: [open, past_due]`";
+                self.add(Fault::new(Code::OutOfRange, around, text).help(help));
             }
             for (span, name) in &placed {
                 let states = self.states.as_ref();
                 if let Some(finding) = states.and_then(|states| states.unknown_state(*span, name)) {
-                    let help = "a state is the initial one, or one that a transition leads to";
-                    self.add(finding.help(help));
+                    self.add(finding);
                 }
             }
             placed.into_iter().map(|(_, name)| name.into()).collect()
@@ -219,23 +227,34 @@ impl Compiler<'_> {
         for (_, to, span) in leads {
             if !reached.contains(to) && told.insert(to) {
                 let text = format!("state `{to}` can never be reached from `{}`", states.initial);
-                self.add(Finding::new(Code::UnreachableState, span, text));
+                let help =
+                    format!("add a transition from a state that is reached, or remove `{to}`");
+                self.add(Fault::new(Code::UnreachableState, span, text).help(help));
             }
         }
     }
 
-    /// Of two transitions from one state without a condition, the second would never be taken.
+    /// The first transition whose condition holds is taken: behind one that always is, or behind the same
+    /// condition, none ever would be.
     fn ambiguous(&mut self, raw: &[Field<RawTransition>]) {
         let mut free = BTreeSet::new();
+        let mut asked = BTreeSet::new();
         for transition in raw.iter().filter_map(Field::get) {
             let Some((around, from)) = transition.from.valid() else { continue };
+            let condition =
+                transition.condition.as_ref().and_then(Field::get).map(|text| text.trim());
             for (span, name) in from.placed(around) {
+                if condition.is_some_and(|condition| !asked.insert((name, condition))) {
+                    let text = format!("an earlier transition from `{name}` has the same `if`");
+                    let help = "the first one is taken: give this one another `if`, or remove it";
+                    self.add(Fault::new(Code::AmbiguousTransition, span, text).help(help));
+                }
                 if free.contains(name) {
                     let text = format!(
                         "an earlier transition from `{name}` has no `if` and is always taken"
                     );
                     let help = "give the earlier one an `if`, or remove this one";
-                    self.add(Finding::new(Code::AmbiguousTransition, span, text).help(help));
+                    self.add(Fault::new(Code::AmbiguousTransition, span, text).help(help));
                 }
             }
             if transition.condition.is_none() {

@@ -1,9 +1,8 @@
 //! The `tests:` of a file: which events are played, and what must become of them.
 
 use oncely_core::connector::EffectRule;
-use oncely_core::expr::spelling::nearest;
 
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawConnector, RawExpect, RawOutcome, RawTest};
 use super::super::read::Field;
 use super::super::source::Span;
@@ -26,7 +25,8 @@ impl Compiler<'_> {
         let events = self.need(&raw.events, "test.events", at).map(|(around, events)| {
             if events.is_empty() {
                 let text = "a test plays at least one event";
-                self.add(Finding::new(Code::OutOfRange, around, text));
+                let help = "name files beside this one: `events: [samples/paid.json]`";
+                self.add(Fault::new(Code::OutOfRange, around, text).help(help));
             }
             let valid = events.iter().filter_map(Field::valid);
             valid.map(|(span, file)| self.sample(span, file)).collect::<Vec<_>>()
@@ -43,7 +43,7 @@ impl Compiler<'_> {
         if !path.is_file() {
             let text = format!("`{file}` is not there");
             let help = format!("events are files beside the connector file: {}", path.display());
-            self.add(Finding::new(Code::Unreadable, span, text).help(help));
+            self.add(Fault::new(Code::Unreadable, span, text).help(help));
         }
         TestEvent { path, line: self.source.line(span) }
     }
@@ -52,7 +52,7 @@ impl Compiler<'_> {
         let outcomes = raw.outcomes.as_ref().and_then(Field::valid);
         if let Some((span, outcomes)) = outcomes.filter(|(_, outcomes)| outcomes.len() != events) {
             let text = format!("{} outcomes for {events} events", outcomes.len());
-            self.add(Finding::new(Code::OutOfRange, span, text).help("one outcome for each event"));
+            self.add(Fault::new(Code::OutOfRange, span, text).help("one outcome for each event"));
         }
         let outcomes = outcomes.map(|(_, outcomes)| {
             outcomes.iter().filter_map(Field::get).map(|outcome| (*outcome).into()).collect()
@@ -69,19 +69,15 @@ impl Compiler<'_> {
         for (name, count) in counts.into_iter().flat_map(|counts| &counts.0) {
             let (Some((span, name)), Some(count)) = (name.valid(), count.get()) else { continue };
             if !ids.contains(&name.as_str()) {
-                let near = nearest(name, ids.iter().copied());
-                let near = near.map(|near| format!(", did you mean `{near}`?"));
-                let text = format!("unknown effect `{name}`{}", near.unwrap_or_default());
-                self.add(Finding::new(Code::UnknownEffect, span, text));
+                self.unknown_effect(span, name, ids);
             }
             effects.push((name.as_str().into(), *count));
         }
         let state: Option<Box<str>> = state.map(|(_, name)| name.as_str().into());
         if outcomes.is_none() && state.is_none() && effects.is_empty() {
-            let at = Span::new(at.start, at.start);
             let text = "this test expects nothing";
             self.add(
-                Finding::new(Code::MissingField, at, text)
+                Fault::new(Code::MissingField, at, text)
                     .help("add `outcomes`, `state` or `effects`"),
             );
         }

@@ -5,7 +5,7 @@ use oncely_core::expr::{Expr, Path, Root, Scope as Values};
 use oncely_core::template::{Target, Template, TemplateError, TextNode};
 
 use super::super::Check;
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::read::Field;
 use super::super::source::Span;
 use super::{Compiler, slips};
@@ -17,6 +17,8 @@ pub(super) struct Scope {
     roots: &'static [Root],
     place: &'static str,
 }
+
+const ADD_STATE: &str = "add one, with `entity`, `key`, `version`, `initial` and `transitions`, or read what the event says";
 
 /// Before an event has an identity.
 pub(super) const RECORD: Scope = Scope {
@@ -73,11 +75,8 @@ impl Compiler<'_> {
                 if let Some(near) = error.near() {
                     message.push_str(&format!(", did you mean `{near}`?"));
                 }
-                let mut finding = Finding::new(Code::Expression, at, message);
-                if let Some(help) = slips::remedy(text, &error) {
-                    finding = finding.help(help);
-                }
-                self.add(finding);
+                let help = slips::remedy(text, &error);
+                self.add(Fault::new(Code::Expression, at, message).help(help));
                 return None;
             }
         };
@@ -87,7 +86,9 @@ impl Compiler<'_> {
             && let Err(error) = expr.eval(&Values::default())
         {
             let text = format!("this fails for every event: {error}");
-            self.add(Finding::new(Code::Expression, span, text));
+            let help =
+                "it reads nothing of the event; write what it is to be made of: `event.amount`";
+            self.add(Fault::new(Code::Expression, span, text).help(help));
             return None;
         }
         Some(expr)
@@ -100,7 +101,7 @@ impl Compiler<'_> {
             && let Err(error) = expr.is_true(&Values::default())
         {
             let span = field.span().unwrap_or_default();
-            let finding = Finding::new(Code::Expression, span, format!("this {error}"));
+            let finding = Fault::new(Code::Expression, span, format!("this {error}"));
             self.add(finding.help("a condition is true or false: `event.type == \"paid\"`"));
             return None;
         }
@@ -113,12 +114,14 @@ impl Compiler<'_> {
         }
         if !scope.roots.contains(&Root::State) {
             let text = format!("`entered` is not known {}", scope.place);
-            self.add(Finding::new(Code::OutOfScope, span, text));
+            let help =
+                "it stands in `when` and in the keys of effects, which come after the transition";
+            self.add(Fault::new(Code::OutOfScope, span, text).help(help));
             return;
         }
         let Some(states) = self.states.clone() else {
             let text = "`entered` needs a `state` block";
-            self.add(Finding::new(Code::OutOfScope, span, text));
+            self.add(Fault::new(Code::OutOfScope, span, text).help(ADD_STATE));
             return;
         };
         for name in expr.states_entered() {
@@ -135,13 +138,14 @@ impl Compiler<'_> {
                 let text = format!("`{name}` is not known {}", scope.place);
                 let known = scope.roots.iter().map(|root| root.name()).collect::<Vec<_>>();
                 let help = format!("here one can read {}", super::super::read::listed(&known));
-                self.add(Finding::new(Code::OutOfScope, span, text).help(help));
+                self.add(Fault::new(Code::OutOfScope, span, text).help(help));
             } else if path.root == Root::State && self.states.is_none() {
                 let text = "`state` needs a `state` block";
-                self.add(Finding::new(Code::OutOfScope, span, text));
+                self.add(Fault::new(Code::OutOfScope, span, text).help(ADD_STATE));
             } else if path.root == Root::Effects && path.first_member().is_none() {
-                let text = "name the effect whose result is read: `effects.id.name`";
-                self.add(Finding::new(Code::OutOfScope, span, text));
+                let text = "`effects` alone says nothing of which effect's result is read";
+                let help = "name the effect and what it records: `effects.settle.charge_id`";
+                self.add(Fault::new(Code::OutOfScope, span, text).help(help));
             }
         }
     }
@@ -170,7 +174,7 @@ impl Compiler<'_> {
         target: Target,
         scope: Scope,
     ) -> Option<Template> {
-        let text = self.plain(span, text)?;
+        let text = self.plain_in(span, text, target)?;
         match Template::compile(&text, target) {
             Ok(template) => {
                 self.bare(span, &text);
@@ -205,7 +209,7 @@ impl Compiler<'_> {
         if slips::is_bare_expression(text) {
             let text = text.trim();
             let said = format!("`{text}` is sent as it stands: this field is a template");
-            let finding = Finding::new(Code::BareExpression, span, said);
+            let finding = Fault::new(Code::BareExpression, span, said);
             self.add(finding.help(format!("write `\"{{{{ {text} }}}}\"` for its value")));
         }
     }
@@ -217,32 +221,39 @@ impl Compiler<'_> {
             TemplateError::UnknownMember { root, name, .. } => text
                 .find(&format!("{root}.{name}"))
                 .map(|at| at.saturating_add(root.len()).saturating_add(1)),
-            TemplateError::Syntax { .. } | TemplateError::TooLong { .. } => error.at(),
+            TemplateError::Syntax { .. }
+            | TemplateError::UnknownName { .. }
+            | TemplateError::TooLong { .. } => error.at(),
         };
         let at = named.map_or(span, |at| self.inside(span, text, chars(at)));
         let mut message = error.to_string();
         if let Some(near) = error.near() {
             message.push_str(&format!(", did you mean `{near}`?"));
         }
-        let mut finding = Finding::new(Code::Template, at, message);
+        let mut fault = Fault::new(Code::Template, at, message);
         if let Some(file) = &self.template_file {
             let before = named.and_then(|at| text.get(..at)).unwrap_or_default();
             let line = before.matches('\n').count().saturating_add(1);
-            finding = finding.note(format!("in line {line} of {file}"));
+            fault = fault.note(format!("in line {line} of {file}"));
         }
-        self.add(finding);
+        self.add(fault.help(slips::template_remedy(error)));
     }
 
     // ----------------------------------------------------------------------------------------- //
 
     /// A text that is no secret: variables of the environment are replaced now.
     pub(super) fn plain(&mut self, span: Span, text: &str) -> Option<String> {
+        self.plain_in(span, text, Target::Text)
+    }
+
+    /// As [`Self::plain`], of a text that lands in `target`.
+    pub(super) fn plain_in(&mut self, span: Span, text: &str, target: Target) -> Option<String> {
         if !text.contains("${") {
             return Some(text.to_owned());
         }
         let found = self.references(span, text)?;
         if found.iter().any(|reference| matches!(reference, Reference::Secret { .. })) {
-            let finding = Finding::new(Code::Reference, span, "a secret may not stand here");
+            let finding = Fault::new(Code::Reference, span, "a secret may not stand here");
             let help =
                 "what stands here is stored and shown; secrets go into `auth`, `token` or `server`";
             self.add(finding.help(help));
@@ -253,13 +264,13 @@ impl Compiler<'_> {
             Err(error) => {
                 self.unresolved(span, &error);
                 // The other checks go on with a value that fits most places.
-                Some(self.stand_in(text))
+                Some(self.stand_in(text, target == Target::Url))
             }
         }
     }
 
-    /// The text with `localhost` for what has no value here.
-    fn stand_in(&self, text: &str) -> String {
+    /// The text with `localhost` for what has no value here, as a url where it is to be one.
+    fn stand_in(&self, text: &str, is_url: bool) -> String {
         let mut out = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -268,7 +279,10 @@ impl Compiler<'_> {
             let value = resolve(&SecretText(format!("${{{inside}}}").into()), self.settings);
             match value {
                 Ok(value) => out.push_str(value.expose()),
-                Err(_) if out.is_empty() && tail.starts_with('/') => {
+                Err(_) if is_url && out.is_empty() && tail.starts_with("://") => {
+                    out.push_str("http")
+                }
+                Err(_) if out.is_empty() && (is_url || tail.starts_with('/')) => {
                     out.push_str("http://localhost");
                 }
                 Err(_) => out.push_str("localhost"),
@@ -286,7 +300,7 @@ impl Compiler<'_> {
         if found.is_empty() {
             self.findings.hide(span);
             let text = "a secret must not stand in the file";
-            let finding = Finding::new(Code::LiteralSecret, span, text);
+            let finding = Fault::new(Code::LiteralSecret, span, text);
             self.add(finding.help("write `\"${secret:name}\"` or `\"${env:NAME}\"`"));
             return None;
         }
@@ -313,7 +327,7 @@ impl Compiler<'_> {
         let chars = text.get(..at).map_or(0, |before| before.chars().count());
         let place = self.inside(span, text, chars);
         let finding =
-            Finding::new(Code::Reference, place, "this begins like a reference and is none");
+            Fault::new(Code::Reference, place, "this begins like a reference and is none");
         let help = "write `${env:NAME}`, `${env:NAME:-default}` or `${secret:name}`; `$${` is a plain `${`";
         self.add(finding.help(help));
         None
@@ -329,7 +343,7 @@ impl Compiler<'_> {
         };
         let text = format!("`{reference}` has no value here");
         let help = self.settings.remedy(reference);
-        self.add(Finding::new(code, span, text).help(help));
+        self.add(Fault::new(code, span, text).help(help));
     }
 
     // ----------------------------------------------------------------------------------------- //

@@ -8,7 +8,7 @@ use oncely_core::template::{Target, Template, TextNode, TextTree};
 use url::Url;
 
 use super::super::Check;
-use super::super::diagnostic::{Code, Finding};
+use super::super::diagnostic::{Code, Fault};
 use super::super::profiles::Known;
 use super::super::raw::{RawEffect, RawEndpoint};
 use super::super::read::Field;
@@ -76,7 +76,7 @@ impl Compiler<'_> {
             (None, None) => data,
             (None, Some((span, _))) => {
                 let finding =
-                    Finding::new(Code::Request, span, "`at` has a place only beside `event_type`");
+                    Fault::new(Code::Request, span, "`at` has a place only beside `event_type`");
                 self.add(finding.help("name the type of the event: `event_type: invoice.paid`"));
                 None
             }
@@ -98,7 +98,7 @@ impl Compiler<'_> {
             let Some((span, text)) = host.valid() else { continue };
             let Some(text) = self.plain(span, text) else { continue };
             if text.is_empty() || text.contains(['/', '*', '@', ' ', ',']) {
-                let finding = Finding::new(Code::BadName, span, "this is no host");
+                let finding = Fault::new(Code::BadName, span, "this is no host");
                 let help = "write `hooks.internal` for any of its ports, or `hooks.internal:8080`";
                 self.add(finding.help(help));
                 continue;
@@ -120,7 +120,7 @@ impl Compiler<'_> {
             if template.text().contains('@') {
                 self.findings.hide(span);
             }
-            self.add(Finding::new(Code::Request, span, what).help(help));
+            self.add(Fault::new(Code::Request, span, what).help(help));
             return None;
         }
         Some(template)
@@ -176,7 +176,7 @@ impl Compiler<'_> {
         let (span, secrets) = endpoint.secrets.valid()?;
         if secrets.is_empty() || secrets.len() > SECRETS_MAX {
             let text = format!("an endpoint has 1 to {SECRETS_MAX} secrets");
-            let finding = Finding::new(Code::OutOfRange, span, text);
+            let finding = Fault::new(Code::OutOfRange, span, text);
             self.add(finding.help("one to sign with, and beside it the one that it replaces"));
             return None;
         }
@@ -189,7 +189,7 @@ impl Compiler<'_> {
                 && let Err(cause) = Signer::new(&[value])
             {
                 let span = field.span().unwrap_or(span);
-                let finding = Finding::new(Code::Request, span, cause.to_string());
+                let finding = Fault::new(Code::Request, span, cause.to_string());
                 self.add(finding.help("make one with `echo whsec_$(openssl rand -base64 32)`"));
                 return None;
             }
@@ -216,7 +216,7 @@ impl Compiler<'_> {
                 self.findings.hide(span);
             }
             let text = "this names no secret of a tenant";
-            let finding = Finding::new(Code::Reference, span, text);
+            let finding = Fault::new(Code::Reference, span, text);
             self.add(finding.help("write `\"${secret:webhook-{{ tenant }}}\"`"));
         }
         template

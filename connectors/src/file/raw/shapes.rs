@@ -62,7 +62,9 @@ impl<'de> Visitor<'de> for Tree {
 
     /// How a decimal number comes, with its text untouched.
     fn visit_string<E: de::Error>(self, text: String) -> Result<RawTree, E> {
-        Decimal::parse(&text).map(RawTree::Decimal).ok_or_else(|| E::custom("is no number"))
+        Decimal::parse(&text)
+            .map(RawTree::Decimal)
+            .ok_or_else(|| E::custom("is no number | write it in quotes if it is meant as text"))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawTree, A::Error> {

@@ -14,7 +14,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::super::advice::{available_fields, available_words, instead_of};
-use super::super::diagnostic::{Code, Finding, Findings, PLANNED};
+use super::super::diagnostic::{Code, Fault, Finding, Findings, PLANNED};
 use super::super::node::{Name, Node, NodeKind};
 use super::super::source::Span;
 use super::super::words::{Millis, unit_of};
@@ -25,21 +25,18 @@ use super::{ENTRIES, FIELD, LATER, TREE, listed};
 pub(crate) struct ReadError {
     code: Code,
     message: String,
-    help: Option<String>,
+    help: String,
     span: Option<Span>,
 }
 
 impl ReadError {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: None, span: None }
+    pub(crate) fn new(code: Code, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: help.into(), span: None }
     }
 
     pub(super) fn finding(self, span: Span) -> Finding {
-        let finding = Finding::new(self.code, self.span.unwrap_or(span), self.message);
-        match self.help {
-            Some(help) => finding.help(help),
-            None => finding,
-        }
+        let fault = Fault::new(self.code, self.span.unwrap_or(span), self.message);
+        fault.help(self.help)
     }
 
     fn at(mut self, span: Span) -> Self {
@@ -61,26 +58,28 @@ impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         match message.split_once(" | ") {
-            Some((message, help)) => {
-                Self { help: Some(help.to_owned()), ..Self::new(Code::Malformed, message) }
+            Some((message, help)) => Self::new(Code::Malformed, message, help),
+            // All of ours say it; what is left is serde's own.
+            None => {
+                Self::new(Code::Malformed, message, "the editor shows how this field is written")
             }
-            None => Self::new(Code::Malformed, message),
         }
     }
 
     /// Never shows the value, which may be a secret in the wrong place.
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         let needed = in_words(expected);
-        let help = (needed == A_LIST).then(|| "write it in brackets: `[…]`".to_owned());
-        Self { help, ..Self::new(Code::WrongType, format!("{needed} is needed here")) }
+        Self::new(Code::WrongType, format!("{needed} is needed here"), written(&needed))
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Code::OutOfRange, format!("{} is needed here", in_words(expected)))
+        let needed = in_words(expected);
+        Self::new(Code::OutOfRange, format!("{needed} is needed here"), written(&needed))
     }
 }
 
 const A_LIST: &str = "a list";
+const A_NUMBER: &str = "a whole number, not below zero";
 
 /// The unit that is missing where a number alone stands for a duration, a rate or a size.
 fn unit_needed(expected: &dyn de::Expected) -> Option<&'static str> {
@@ -92,10 +91,28 @@ fn in_words(expected: &dyn de::Expected) -> String {
     let text = expected.to_string();
     let integer = text.len() <= 4 && text.starts_with(['u', 'i']);
     match text.as_str() {
-        _ if integer => "a whole number, not below zero".to_owned(),
+        _ if integer => A_NUMBER.to_owned(),
         "a sequence" => A_LIST.to_owned(),
         _ => text,
     }
+}
+
+/// How a value of this kind is written.
+fn written(needed: &str) -> String {
+    match needed {
+        A_LIST => "write it in brackets: `[…]`",
+        "a text" => "write one text, in quotes if it has `: `, ` #` or brackets in it",
+        "a map" => {
+            "write its members below it, each as `name: value`, or in braces: `{ name: value }`"
+        }
+        A_NUMBER => "write it in digits and without quotes: `5`",
+        "a boolean" => "write `true` or `false`",
+        "a duration" => "write it as `30s`, `5m`, `24h` or `90d`",
+        "a size" => "write it as `256KiB` or `1MiB`",
+        "a rate" => "write it as `50/s` or `1000/m`",
+        other => return format!("write {other}"),
+    }
+    .to_owned()
 }
 
 // --------------------------------------------------------------------------------------------- //
@@ -110,9 +127,10 @@ pub(super) struct NodeReader<'de, 's> {
 impl<'de> NodeReader<'de, '_> {
     fn wrong(&self, expected: &dyn de::Expected) -> ReadError {
         let kind = self.node.kind.describe();
-        let text = format!("is {kind}, {} is needed here", in_words(expected));
-        let help = self.short_form();
-        ReadError { help, ..ReadError::new(Code::WrongType, text) }.at(self.node.span)
+        let needed = in_words(expected);
+        let text = format!("is {kind}, {needed} is needed here");
+        let help = self.short_form().unwrap_or_else(|| written(&needed));
+        ReadError::new(Code::WrongType, text, help).at(self.node.span)
     }
 }
 
@@ -154,7 +172,9 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
         };
         read.map_err(|mut error| {
             let is_list = error.code == Code::WrongType && error.span.is_none();
-            error.help = self.short_form().filter(|_| is_list).or(error.help);
+            if let Some(help) = self.short_form().filter(|_| is_list) {
+                error.help = help;
+            }
             error.at(span)
         })
     }
@@ -202,9 +222,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
         if let Some(near) = nearest(text, choices.iter().copied()) {
             message.push_str(&format!(", did you mean `{near}`?"));
         }
-        let mut error = ReadError::new(Code::UnknownChoice, message);
-        error.help = Some(format!("one of {}", listed(&available_words(choices))));
-        Err(error.at(self.node.span))
+        let help = format!("one of {}", listed(&available_words(choices)));
+        Err(ReadError::new(Code::UnknownChoice, message, help).at(self.node.span))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -231,7 +250,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                     None => (self.node.span, "this".to_owned()),
                 };
                 let text = format!("{what} is not available yet");
-                let finding = Finding::new(Code::NotYet, span, text).note(PLANNED);
+                let finding = Fault::new(Code::NotYet, span, text).note(PLANNED);
                 let word = self.name.map_or("", |name| name.text.as_str());
                 self.sink.borrow_mut().add(finding.help(instead_of(word)));
                 visitor.visit_unit()
@@ -259,11 +278,11 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                     && let Some(unit) = unit_needed(&visitor)
                 {
                     let mut error = self.wrong(&visitor);
-                    error.help = Some(format!("write it with its unit: `{number}{unit}`"));
+                    error.help = format!("write it with its unit: `{number}{unit}`");
                     return Err(error);
                 }
                 let mut error = self.wrong(&"a text");
-                error.help = Some("put it in quotes if it is meant as text".to_owned());
+                error.help = "put it in quotes if it is meant as text".to_owned();
                 Err(error)
             }
             NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_) => Err(self.wrong(&"a text")),
@@ -282,10 +301,12 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
 
 fn unknown_field(name: &Name, fields: &[&'static str]) -> Finding {
     let text = &name.text;
-    let finding = |message| Finding::new(Code::UnknownField, name.span, message);
-    match nearest(text, fields.iter().copied()) {
-        Some(near) => finding(format!("unknown field `{text}`, did you mean `{near}`?")),
-        None => finding(format!("unknown field `{text}`"))
+    let near = nearest(text, fields.iter().copied());
+    let fault = |said: String| Fault::new(Code::UnknownField, name.span, said);
+    match near {
+        Some(near) => fault(format!("unknown field `{text}`, did you mean `{near}`?"))
+            .help(format!("write `{near}`")),
+        None => fault(format!("unknown field `{text}`"))
             .help(format!("the fields here are {}", listed(&available_fields(fields)))),
     }
 }
@@ -334,7 +355,9 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
-        let missing = || ReadError::new(Code::Malformed, "a value is missing");
+        let missing = || {
+            ReadError::new(Code::Malformed, "a value is missing", "write it, or remove the name")
+        };
         let (name, node) = self.value.take().ok_or_else(missing)?;
         seed.deserialize(NodeReader { node, name: Some(name), sink: self.sink })
     }

@@ -12,7 +12,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
 
-use super::{OUTPUT_BYTES_MAX, RenderError, Target, TemplateError, url_encoded};
+use super::{OUTPUT_BYTES_MAX, RenderError, Target, TemplateError, callable, url_encoded};
 use crate::expr::{Path, Root, Scope, Step, spelling};
 use crate::render::json;
 use crate::value::{Decimal, Value};
@@ -63,6 +63,7 @@ impl Jinja {
         let template = environment
             .get_template(NAME)
             .map_err(|error| TemplateError::Syntax { message: message(&error), at: None })?;
+        callable::check(&environment, &template, before)?;
         let mut reads = BTreeSet::new();
         for name in template.undeclared_variables(true) {
             let mut members = name.split('.');
