@@ -74,7 +74,7 @@ async fn d1_to_d8_r29_poison_is_set_aside_and_the_rest_goes_on() {
     // Bytes as they were, and a page that shows them.
     let rows = world
         .sql(
-            "SELECT encode(value, 'hex'), encode(record_key, 'hex'), value IS NULL, reason, detail
+            "SELECT encode(value, 'hex'), encode(record_key, 'hex'), value IS NULL, reason, detail, business_id
              FROM oncely.parked ORDER BY record_offset",
         )
         .await;
@@ -85,6 +85,7 @@ async fn d1_to_d8_r29_poison_is_set_aside_and_the_rest_goes_on() {
         assert_eq!(row[0], record.value.as_ref().map(hex), "{reason}");
         assert_eq!(row[1], record.key.as_ref().map(hex), "{reason}");
         assert!(row[4].as_ref().is_some_and(|detail| !detail.is_empty()), "{reason} has a cause");
+        assert_eq!(row[5].is_some(), *reason == "bad_version", "{reason}: the id is known by then");
     }
     let large = world
         .count("SELECT count(*) FROM oncely.ledger WHERE quantity = 18446744073709551616")

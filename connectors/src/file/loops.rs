@@ -36,6 +36,9 @@ pub(super) fn places(
     effects.filter_map(place).chain(letters).collect()
 }
 
+/// Effects by their ids, and the topics to which they publish.
+type Written = Vec<(Box<str>, String)>;
+
 /// One hop: who publishes to a topic that who reads.
 struct Hop {
     from: usize,
@@ -54,7 +57,7 @@ pub(super) fn find(all: &[Compiled]) -> Vec<Diagnostic> {
     by_effects.into_iter().chain(by_letters).collect()
 }
 
-fn rings(all: &[Compiled], written: fn(&Connector) -> Vec<(Box<str>, String)>) -> Vec<Diagnostic> {
+fn rings(all: &[Compiled], written: fn(&Connector) -> Written) -> Vec<Diagnostic> {
     let mut hops = Vec::new();
     for (from, one) in all.iter().enumerate() {
         for (effect, topic) in written(&one.connector) {
@@ -69,7 +72,7 @@ fn rings(all: &[Compiled], written: fn(&Connector) -> Vec<(Box<str>, String)>) -
 }
 
 /// The effects that publish for every record, and where to.
-fn endless(connector: &Connector) -> Vec<(Box<str>, String)> {
+fn endless(connector: &Connector) -> Written {
     let ends = |rule: &EffectRule| {
         let by_state = connector.state.is_some() && rule.on_stale == OnStale::Skip;
         connector.matches.is_some() || rule.when.is_some() || by_state
@@ -159,7 +162,7 @@ mod tests {
         let own = [connector("a", "x, t", "t", "", "")];
         let way = "one record makes others for ever: a -> t -> a".to_owned();
         let field = "effects[0].message.topic".to_owned();
-        assert_eq!(found(&own), [("a.yaml".to_owned(), 6, field.clone(), way)]);
+        assert_eq!(found(&own), [("a.yaml".to_owned(), 6, field, way)]);
         let round = [
             connector("a", "t", "u", "", ""),
             connector("b", "u", "v", "", ""),

@@ -40,6 +40,16 @@ pub struct Reject {
     pub field: &'static str,
     pub expression: Box<str>,
     pub cause: RejectCause,
+    /// Whose it is, where that could be read before it went wrong.
+    pub named: Option<Named>,
+}
+
+/// What an event is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Empty when the connector declares no tenant.
+    pub tenant: Box<str>,
+    pub id: Box<str>,
 }
 
 /// The closed list of reasons, for metrics and tables.
@@ -128,9 +138,12 @@ pub fn identify(connector: &Connector, scope: &Scope<'_>) -> Result<Event, Rejec
     let scope = Scope { tenant: Some(&tenant), ..*scope };
     let reasons = (RejectReason::MissingId, RejectReason::BadId);
     let id = part("identity.id", &identity.id, &scope, reasons)?;
-    let fingerprint = fingerprint(&identity.fingerprint, &scope)?;
+    let named =
+        |reject| Reject { named: Some(Named { tenant: tenant.clone(), id: id.clone() }), ..reject };
+    let fingerprint = fingerprint(&identity.fingerprint, &scope).map_err(named)?;
     let entity = connector.state.as_ref();
-    let entity = entity.map(|state| entity_event(connector, state, &tenant, &scope)).transpose()?;
+    let entity = entity.map(|state| entity_event(connector, state, &tenant, &scope));
+    let entity = entity.transpose().map_err(named)?;
     let key = Key::event(&connector.scope, &tenant, &id);
     Ok(Event { key, id, fingerprint, entity, tenant })
 }
@@ -164,7 +177,7 @@ fn part(
     scope: &Scope<'_>,
     (missing, bad): (RejectReason, RejectReason),
 ) -> Result<Box<str>, Reject> {
-    let reject = |reason, cause| Reject { reason, field, expression: expr.text().into(), cause };
+    let reject = |reason, cause| rejected(reason, field, expr, cause);
     let value = match expr.eval(scope) {
         Ok(Value::Null) => return Err(reject(missing, RejectCause::Missing)),
         Err(error) if error.is_absent() => return Err(reject(missing, RejectCause::Missing)),
@@ -186,7 +199,7 @@ fn part(
 /// An integer, or the decimal digits of one as text, which some producers write to keep 64 bits.
 fn version(expr: &Expr, scope: &Scope<'_>) -> Result<i64, Reject> {
     let field = "state.version.from";
-    let reject = |reason, cause| Reject { reason, field, expression: expr.text().into(), cause };
+    let reject = |reason, cause| rejected(reason, field, expr, cause);
     let value = match expr.eval(scope) {
         Ok(Value::Null) => {
             return Err(reject(RejectReason::MissingVersion, RejectCause::Missing));
@@ -241,8 +254,11 @@ fn without(value: &Value, path: &[Box<str>]) -> Value {
 }
 
 fn failed(field: &'static str, expr: &Expr, error: EvalError) -> Reject {
-    let cause = RejectCause::Eval(error);
-    Reject { reason: RejectReason::ExpressionFailed, field, expression: expr.text().into(), cause }
+    rejected(RejectReason::ExpressionFailed, field, expr, RejectCause::Eval(error))
+}
+
+fn rejected(reason: RejectReason, field: &'static str, expr: &Expr, cause: RejectCause) -> Reject {
+    Reject { reason, field, expression: expr.text().into(), cause, named: None }
 }
 
 /// Member names of a path below `event`, when it has no list index.

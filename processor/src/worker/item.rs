@@ -3,7 +3,7 @@
 use oncely_connectors::format::{self, DecodeError};
 use oncely_core::connector::Connector;
 use oncely_core::decide::Place;
-use oncely_core::event::{self, Event};
+use oncely_core::event::{self, Event, Named};
 use oncely_core::expr::{Header, Meta, Scope};
 use oncely_core::failover::Doubt;
 use oncely_core::key::Key;
@@ -35,6 +35,8 @@ pub(super) enum What {
     Unusable {
         reason: &'static str,
         detail: String,
+        /// Whose it is, where that could be read.
+        named: Option<Named>,
     },
 }
 
@@ -54,14 +56,18 @@ pub(super) fn prepare(connector: &Connector, wanted: &Wanted, record: &Record) -
     }));
     prepared.unwrap_or_else(|_| {
         let detail = "reading this record panicked; please report it with the log of that time";
-        Prepared::Wanted(What::Unusable { reason: PANICKED, detail: detail.to_owned() })
+        Prepared::Wanted(What::Unusable {
+            reason: PANICKED,
+            detail: detail.to_owned(),
+            named: None,
+        })
     })
 }
 
 fn decoded(connector: &Connector, wanted: &Wanted, record: &Record) -> Prepared {
     if record.headers_broken {
         let detail = "a header name is not UTF-8".to_owned();
-        return Prepared::Wanted(What::Unusable { reason: BAD_HEADER, detail });
+        return Prepared::Wanted(What::Unusable { reason: BAD_HEADER, detail, named: None });
     }
     let headers = headers(record);
     let bytes = record.value.as_deref();
@@ -78,13 +84,14 @@ fn decoded(connector: &Connector, wanted: &Wanted, record: &Record) -> Prepared 
     Prepared::Wanted(match identified {
         Ok(event) => What::Event { event, value },
         Err(reject) => {
-            What::Unusable { reason: reject.reason.as_str(), detail: reject.to_string() }
+            let detail = reject.to_string();
+            What::Unusable { reason: reject.reason.as_str(), detail, named: reject.named }
         }
     })
 }
 
 fn undecodable(error: &DecodeError) -> What {
-    What::Unusable { reason: error.reason.as_str(), detail: error.to_string() }
+    What::Unusable { reason: error.reason.as_str(), detail: error.to_string(), named: None }
 }
 
 /// The headers as expressions see them.

@@ -66,7 +66,9 @@ pub(super) fn say(
         let record = &item.record;
         let business_id = match &item.what {
             What::Event { event, .. } => Some(shared.shown(&event.tenant, &event.id)),
-            What::Unusable { .. } => None,
+            What::Unusable { named, .. } => {
+                named.as_ref().map(|named| shared.shown(&named.tenant, &named.id))
+            }
         };
         tracing::warn!(
             reason,

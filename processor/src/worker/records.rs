@@ -188,7 +188,7 @@ fn parked_record<'a>(
 ) -> ParkedRecord<'a> {
     let (reason, detail) = match (&item.what, parked) {
         (_, Some(detail)) => (REFUSED_BY_DATABASE, detail),
-        (What::Unusable { reason, detail }, None) => (*reason, &**detail),
+        (What::Unusable { reason, detail, .. }, None) => (*reason, &**detail),
         (What::Event { .. }, None) => ("", ""),
     };
     ParkedRecord {
@@ -201,6 +201,10 @@ fn parked_record<'a>(
         value: item.record.value.as_deref(),
         headers,
         event: None,
+        named: match &item.what {
+            What::Unusable { named, .. } => named.as_ref(),
+            What::Event { .. } => None,
+        },
         known_fingerprint: None,
         holds: None,
         suspect: false,

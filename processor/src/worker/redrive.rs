@@ -311,9 +311,11 @@ impl Redriving {
                 (_, Some(detail), ..) => {
                     Decided::parked(row.number, false, REFUSED_BY_DATABASE, detail)
                 }
-                (What::Unusable { reason, detail }, ..) => {
-                    Decided::parked(row.number, false, reason, detail)
-                }
+                (What::Unusable { reason, detail, named }, ..) => Decided {
+                    tenant: named.as_ref().map(|named| named.tenant.to_string()),
+                    business_id: named.as_ref().map(|named| named.id.to_string()),
+                    ..Decided::parked(row.number, false, reason, detail)
+                },
                 (What::Event { event, .. }, None, _, Some(parked)) => Decided {
                     event: row.event,
                     tenant: Some(event.tenant.to_string()),

@@ -117,6 +117,7 @@ pub(super) fn check(
     instructions.try_for_each(|one| check_all(environment, one, before))
 }
 
+#[allow(clippy::wildcard_enum_match_arm, reason = "most instructions call nothing")]
 fn check_all(
     environment: &Environment<'static>,
     all: &Instructions<'_>,

@@ -1,7 +1,7 @@
 //! What keeps a record's bytes: payloads that are still needed, and parked records.
 
 use oncely_core::decide::{ParkedNew, Place};
-use oncely_core::event::Event;
+use oncely_core::event::{Event, Named};
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file};
@@ -25,6 +25,8 @@ pub struct ParkedRecord<'a> {
     pub value: Option<&'a [u8]>,
     pub headers: &'a [u8],
     pub event: Option<&'a Event>,
+    /// Whose it is, of a record that is no event.
+    pub named: Option<&'a Named>,
     pub known_fingerprint: Option<Fingerprint>,
     /// The entity whose later events wait for it, and its version.
     pub holds: Option<(Key, i64)>,
@@ -40,10 +42,20 @@ impl<'a> ParkedRecord<'a> {
             reason: parked.reason.as_str(),
             detail: &parked.detail,
             event: Some(event),
+            named: None,
             known_fingerprint: parked.known_fingerprint,
             holds: parked.holds,
             ..record
         }
+    }
+}
+
+impl ParkedRecord<'_> {
+    /// Tenant and business id, as far as they are known.
+    fn name(&self) -> (Option<String>, Option<String>) {
+        let of_event = self.event.map(|event| (&event.tenant, &event.id));
+        let named = of_event.or(self.named.map(|named| (&named.tenant, &named.id)));
+        named.map(|(tenant, id)| (tenant.to_string(), id.to_string())).unzip()
     }
 }
 
@@ -113,10 +125,8 @@ pub async fn write_parked(
     let headers: Vec<_> = parked.iter().map(|record| record.headers.to_vec()).collect();
     let event: Vec<_> =
         parked.iter().map(|record| record.event.map(|event| uuid(event.key))).collect();
-    let tenant: Vec<_> =
-        parked.iter().map(|record| record.event.map(|event| event.tenant.to_string())).collect();
-    let business_id: Vec<_> =
-        parked.iter().map(|record| record.event.map(|event| event.id.to_string())).collect();
+    let names = parked.iter().map(ParkedRecord::name);
+    let (tenant, business_id): (Vec<Option<String>>, Vec<Option<String>>) = names.unzip();
     let fingerprint: Vec<_> =
         parked.iter().map(|record| record.event.map(|event| uuid(event.fingerprint.0))).collect();
     let known: Vec<_> =
