@@ -269,3 +269,36 @@ async fn b39_large_records_of_many_partitions_wait_outside_while_the_database_is
     assert_eq!(world.provider.counts().received, 228);
     world.check_invariants().await;
 }
+
+/// A VACUUM FULL that waits for a reader makes everybody wait who comes after it. Somebody has to say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e3_a_statement_that_everybody_waits_behind_is_named() {
+    let mut world = World::plan(Wiring::invoices("vacuum").effects([hook()])).start().await;
+    let worker = world.run().await;
+    world.event(&Event::paid(&World::invoice(1), 1), 0, Fate::Applied).await;
+    world.settled().await;
+    let mut reader = world.postgres().connect(&world.name).await.unwrap();
+    reader.run("BEGIN; SELECT count(*) FROM oncely.failover").await.unwrap();
+    let mut ddl = world.postgres().connect(&world.name).await.unwrap();
+    let vacuum =
+        tokio::spawn(async move { ddl.run("VACUUM FULL oncely.failover").await.map(drop) });
+    world.event(&Event::paid(&World::invoice(2), 1), 0, Fate::Applied).await;
+    let named = |log: &str| {
+        let of_it = |line: &&str| line.contains("all work waits behind it");
+        let named = |line: &str| {
+            ["VACUUM FULL oncely.failover", "idle in transaction", "pg_terminate_backend"]
+                .iter()
+                .all(|part| line.contains(part))
+        };
+        log.lines().find(of_it).is_some_and(named)
+    };
+    world.until("it to be named", async || named(&world.workers[worker].log())).await;
+    let ready = async || world.workers[worker].get("/healthz/ready").await.unwrap();
+    world.until("no readiness", async || ready().await.0 == 503).await;
+    let (_, why) = ready().await;
+    assert!(why.contains("database"), "{why}");
+    reader.run("COMMIT").await.unwrap();
+    vacuum.await.unwrap().unwrap();
+    world.settled().await;
+    world.check_invariants().await;
+}

@@ -203,7 +203,7 @@ async fn b16_topics_that_are_missing_are_told_at_the_start() {
     let mut world = World::plan(wiring).start().await;
     let (out, dlq) = (world.out(), world.dlq());
     let worker = world.run().await;
-    for (topic, field) in [(&out, "`message.topic`"), (&dlq, "`failure.dead_letter.topic`")] {
+    for (topic, field) in [(&out, "`message.topic`"), (&dlq, "`failure.dead_letter`")] {
         let told = |log: &str| {
             let of_topic = |line: &&str| line.contains(topic.as_str()) && line.contains(field);
             log.lines().filter(of_topic).any(|line| line.contains("a topic is missing"))

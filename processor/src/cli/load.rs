@@ -51,14 +51,15 @@ pub(super) fn files(context: &Context, paths: &[PathBuf]) -> Result<Vec<PathBuf>
         }
         let path = path.display();
         CliError::Usage(format!(
-            "there is no file or directory {path}: give paths, or set ONCELY_CONNECTORS"
+            "there is no file or directory {path}: name one that is there (of `replay` by --connectors), or set \
+             ONCELY_CONNECTORS"
         ))
     })?;
     if files.is_empty() {
         let looked = given.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         return Err(CliError::Usage(format!(
-            "there is no connector file (*.yaml) in {}, and directories below are not looked into: give \
-             paths, or set ONCELY_CONNECTORS",
+            "there is no connector file (*.yaml) in {}, and directories below are not looked into: name others \
+             (of `replay` by --connectors), or set ONCELY_CONNECTORS",
             looked.join(", ")
         )));
     }

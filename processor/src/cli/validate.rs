@@ -15,7 +15,7 @@ use crate::config::{self, Secrets};
 use crate::kafka::{Admin, KafkaError};
 use crate::store::admin::open::{self, Owed};
 use crate::store::migrate;
-use crate::worker::{memory, written_remedy};
+use crate::worker::{READ_REMEDY, memory, written_remedy};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Validate {
@@ -300,7 +300,8 @@ async fn topics(context: &Context, compiled: &[Compiled]) -> Vec<Looked> {
                     looked.push(kept(context, &admin, one, topic, what).await);
                 }
                 Err(error @ KafkaError::TopicMissing { .. }) => {
-                    looked.push(Looked::new(name, Some(print::chain(&error))));
+                    let wrong = format!("{}: {READ_REMEDY}", print::chain(&error));
+                    looked.push(Looked::new(name, Some(wrong)));
                 }
                 Err(error) => {
                     looked.push(Looked::failed(name, &context.kafka_failed(error)));

@@ -53,7 +53,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_LOG_FORMAT", "text on a terminal, else json", "text or json"),
     ("ONCELY_LOG_BUSINESS_ID", "hash", "hash or plain"),
     ("ONCELY_ACTOR", "the user's name", "who stands in audit rows; --by wins"),
-    ("ONCELY_CACHE", "~/.cache/oncely", "where servers are kept that demo and tests fetch"),
+    (
+        "ONCELY_CACHE",
+        "~/.cache or /var/cache (root)",
+        "where servers are kept that demo and tests fetch",
+    ),
 ];
 
 /// All that `oncely run` needs besides its connectors.

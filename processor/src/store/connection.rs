@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use super::error::{Result, Said, StoreError};
 use super::failover::{Met, Whereabouts, unavailable};
+use super::locked::{self, Told};
 
 /// Longest time one statement may take on the server.
 pub const STATEMENT_MS_MAX: u64 = 30_000;
@@ -87,6 +88,8 @@ pub struct Settings {
     moved: watch::Sender<u64>,
     /// Whether the log has said that sessions have no time-outs.
     told_unbounded: Arc<AtomicBool>,
+    /// When the log has said who keeps everybody from a table.
+    told_locked: Told,
     /// `None`: nobody looks where the database is.
     whereabouts: Option<Whereabouts>,
 }
@@ -113,7 +116,8 @@ impl Settings {
             // Statements are logged by whoever runs them, never with their values.
             .disable_statement_logging();
         let told_unbounded = Arc::default();
-        Ok(Self { options, moved: watch::Sender::new(0), told_unbounded, whereabouts: None })
+        let (moved, told_locked) = (watch::Sender::new(0), Told::default());
+        Ok(Self { options, moved, told_unbounded, told_locked, whereabouts: None })
     }
 
     /// The same, where each connection of a session looks where it leads to before anything is done on it.
@@ -304,7 +308,7 @@ impl Session {
         let broken = match error {
             StoreError::Unavailable { .. } | StoreError::Refused { .. } => true,
             // A BEGIN that waited in vain for its lock leaves a transaction open that nobody knows of.
-            StoreError::Contended { code, .. } => code == "55P03",
+            StoreError::Contended { .. } => error.is_locked(),
             StoreError::BadValue { .. } | StoreError::Corrupt { .. } => false,
         };
         match self.connection.as_mut() {
@@ -316,6 +320,16 @@ impl Session {
                 }
             }
             Some(_) | None => self.connection = None,
+        }
+        if error.is_locked() && self.settings.told_locked.is_due() {
+            // A lock that is gone by now is no news, and neither is that nobody could be asked.
+            let told = async {
+                let mut connection = self.settings.connect("lock").await?;
+                locked::tell(&mut connection).await
+            };
+            if let Err(error) = Patience(self.settings.moved.subscribe()).bounded(told).await {
+                tracing::debug!(%error, "who holds the lock is not known");
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ pub enum StoreError {
     #[error("the database is not available ({code})")]
     Unavailable { code: String, source: Said },
     /// A deadlock or serialization failure: run the same transaction again at once.
-    #[error("the transaction lost against another one ({code})")]
+    #[error("{} ({code})", contention(code))]
     Contended { code: String, source: Said },
     /// A value that the database refuses: bisect the batch until the record is found.
     #[error("the database refuses a value ({code})")]
@@ -24,6 +24,20 @@ pub enum StoreError {
 
 /// A connector that was lost in a failover and made anew. No SQLSTATE is spelled so.
 const RENUMBERED: &str = "renumbered";
+
+/// SQLSTATE lock_not_available: a lock was not to be had in time.
+const LOCKED: &str = "55P03";
+
+/// Against what a transaction lost, and what to do.
+fn contention(code: &str) -> &'static str {
+    match code {
+        LOCKED => {
+            "a lock was not to be had in time: pg_locks and pg_stat_activity say who holds it, and `oncely run` logs \
+             who keeps everybody from a table"
+        }
+        _ => "the transaction lost against another one",
+    }
+}
 
 /// What is not as it has to be, and what to do.
 fn refusal(code: &str) -> &'static str {
@@ -83,7 +97,7 @@ impl StoreError {
 
     /// A lock that another transaction did not let go of in time: only what it holds was not to be had.
     pub fn is_locked(&self) -> bool {
-        matches!(self, Self::Contended { code, .. } if code == "55P03")
+        matches!(self, Self::Contended { code, .. } if code == LOCKED)
     }
 
     pub const fn next_step(&self) -> NextStep {

@@ -35,6 +35,7 @@ pub mod error;
 pub mod failover;
 pub mod lease;
 pub mod lines;
+mod locked;
 pub mod migrate;
 pub mod origin;
 pub mod outbox;

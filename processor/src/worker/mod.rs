@@ -92,7 +92,7 @@ pub use self::parked::{is_unreadable, reasons};
 pub use self::process::Process;
 use self::report::Report;
 pub use self::run::RunError;
-pub(crate) use self::run::written_remedy;
+pub(crate) use self::run::{READ_REMEDY, written_remedy};
 use self::start::Started;
 use crate::config;
 use crate::store::progress::Epochs;

@@ -267,16 +267,20 @@ async fn check_written(connector: &Connector, admin: &Admin) {
     }
 }
 
+/// What to do about a missing topic that a connector reads.
+pub(crate) const READ_REMEDY: &str = "make the topic, grant this client Read and Describe on it, or put \
+                                      `source.topics` right; a running processor goes on by itself then";
+
 /// What to do about a missing topic that a connector writes to, and what becomes of its records until then.
 pub(crate) fn written_remedy(connector: &Connector, topic: &str) -> String {
     let letters = connector.failure.dead_letter.as_ref();
     let field = match letters.filter(|letters| *letters.topic == *topic) {
-        Some(_) => "`failure.dead_letter.topic`",
+        Some(_) => "`failure.dead_letter`",
         None => "`message.topic`",
     };
     format!(
         "make the topic, grant access, or put {field} right; until then its records are held, and \
-         `oncely outbox retry --topic {topic}` sends them"
+         `oncely outbox retry --topic {topic} --reason …` sends them"
     )
 }
 

@@ -122,7 +122,7 @@ impl Starter {
                 }
                 // Asked for again as all that is stopped, for as long as it is assigned.
                 Err(StartError::Kafka(error @ KafkaError::TopicMissing { .. })) => {
-                    stopped(&wanted, &error.to_string())
+                    stopped(&wanted, &format!("{error}: {}", super::READ_REMEDY))
                 }
                 Err(error @ StartError::Kafka(_)) => {
                     let cause = format!("topic {name}: {}", super::chain(&error));
