@@ -275,6 +275,9 @@ async fn b39_large_records_of_many_partitions_wait_outside_while_the_database_is
 async fn e3_a_statement_that_everybody_waits_behind_is_named() {
     let mut world = World::plan(Wiring::invoices("vacuum").effects([hook()])).start().await;
     let worker = world.run().await;
+    for number in [1, 2] {
+        world.owe("hook", &World::invoice(number), Ending::Done);
+    }
     world.event(&Event::paid(&World::invoice(1), 1), 0, Fate::Applied).await;
     world.settled().await;
     let mut reader = world.postgres().connect(&world.name).await.unwrap();
