@@ -288,7 +288,7 @@ CREATE TABLE oncely.payload (
 -- nobody any more; `closed_as` is the outcome that it had in the end, or what a person said. `redrive_at`: a person
 -- wants the record decided again, and `release` that it is run although it is in quarantine. `letter`: it is to go to
 -- its connector's topic, and is not in the outbox yet. `holds`: the entity whose events above `held_version` wait
--- until it is closed.
+-- until it is closed. `entity`: the one that it is about, where it was identified.
 -- `suspect`: a failover may have lost that it was decided again. `first_*`: why and when it was parked first, where it
 -- was parked anew since.
 CREATE TABLE oncely.parked (
@@ -301,6 +301,7 @@ CREATE TABLE oncely.parked (
     record_timestamp  bigint,
     parked_at         timestamptz NOT NULL DEFAULT now(),
     first_at          timestamptz,
+    entity            uuid,
     holds             uuid,
     held_version      bigint      CHECK (held_version >= 0),
     record_partition  integer     CHECK (record_partition >= 0),
@@ -345,6 +346,7 @@ CREATE INDEX parked_wanted ON oncely.parked (connector, redrive_at) WHERE redriv
 CREATE INDEX parked_letters ON oncely.parked (connector, id) WHERE letter;
 -- With the order by which it is asked for: in a young table any other index of open rows would look as cheap.
 CREATE INDEX parked_holds ON oncely.parked (holds, held_version) WHERE holds IS NOT NULL AND closed_at IS NULL;
+CREATE INDEX parked_entity ON oncely.parked (entity) WHERE entity IS NOT NULL AND closed_at IS NULL;
 CREATE INDEX parked_let_go ON oncely.parked (connector, closed_at) WHERE holds IS NOT NULL;
 
 -- Events that wait for others of their entity: for a version that is missing (`gap`, until `due_at`), or behind one

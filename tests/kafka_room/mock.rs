@@ -81,6 +81,15 @@ async fn w12_records_that_a_broker_takes_for_known_ones_are_not_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn w12_the_first_record_of_a_topic_is_sent_once_though_one_before_it_had_no_place() {
+    let duplicate = RDKafkaRespErr::RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER;
+    let answers = Answers::new(&[duplicate]);
+    assert!(matches!(answers.send("one").await, Err(KafkaError::Unplaced)));
+    assert_eq!(answers.send("one").await.unwrap(), 0);
+    assert_eq!(answers.count().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_group_reads_from_the_broker_inside() {
     let broker = MockBroker::start().unwrap();
     broker.create_topic("demo", 4).unwrap();

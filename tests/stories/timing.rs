@@ -3,9 +3,9 @@
 use oncely_rig::provider::Hold;
 use oncely_tests::ledger::Fate;
 use oncely_tests::world::BOUND;
-use oncely_tests::{Event, World};
+use oncely_tests::{Event, Record, World};
 
-use super::gaps::{WAITING, send, wiring};
+use super::gaps::{PARKED, WAITING, send, wiring};
 
 /// A time counts what is read and decided. That a call takes its time is its own entity's affair, however long its
 /// offset waits for it.
@@ -58,5 +58,34 @@ async fn a_topic_that_is_gone_keeps_no_time_from_coming() {
         }
     }
     world.settled().await;
+    world.check_invariants().await;
+}
+
+/// A record that is parked still is not forgotten, nor is that its version was decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s23_a_parked_record_is_passed_for_as_long_as_it_is_parked() {
+    let wiring = wiring("gap-parked", "{ wait: 10m, first: 1 }");
+    let mut world = World::plan(wiring).start().await;
+    world.run().await;
+    let name = World::invoice(1);
+    let mut json = Event::paid(&name, 1).json();
+    json["data"]["amount"] = "many".into();
+    let record = Record::of(json.to_string()).key(&name);
+    let id = Event::paid(&name, 1).id;
+    world.produce(&record, Some(&id), Fate::Parked("expression_failed")).await;
+    world.until_count("it to be parked", PARKED, 1).await;
+    // Long ago; and another one, of which nothing is there any more.
+    world
+        .sql(
+            "UPDATE oncely.passed SET noted_at = now() - interval '40 days';
+             INSERT INTO oncely.passed (entity, version, noted_at, connector)
+             SELECT gen_random_uuid(), 3, now() - interval '40 days', c.id FROM oncely.connector c",
+        )
+        .await;
+    world.until_count("the other one to go", "SELECT count(*) FROM oncely.passed", 1).await;
+    send(&world, &Event::paid(&name, 2), 0, Fate::Applied).await;
+    world.settled().await;
+    let applied = "SELECT count(*) FROM oncely.inbox WHERE outcome = 'applied' AND version = 2";
+    assert_eq!(world.count(applied).await, 1);
     world.check_invariants().await;
 }

@@ -10,6 +10,7 @@
 //! that no broker named a place for them, so a record without a place counts as not delivered.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -76,26 +77,50 @@ enum Undelivered {
     Unplaced,
 }
 
-type Answer = Box<oneshot::Sender<Result<Delivered, Undelivered>>>;
+/// Whom to tell, and the number that the record was sent under.
+type Answer = Box<(u64, oneshot::Sender<Result<Delivered, Undelivered>>)>;
 
 /// What the client reports.
 #[derive(Default)]
 struct Deliveries {
-    /// Topic, partition and offset after the last record without a place: of a batch the client counts on.
-    unplaced: Mutex<Option<(String, i32, i64)>>,
+    /// Records sent so far.
+    sent: AtomicU64,
+    unplaced: Mutex<Option<Unplaced>>,
+}
+
+/// The last record without a place: of a batch whose offsets the client counts on from there.
+struct Unplaced {
+    topic: String,
+    partition: i32,
+    next: i64,
+    /// How many records had been sent when the batch was first told of: one that was sent later is not of it.
+    of: u64,
 }
 
 impl Deliveries {
-    fn place(&self, topic: &str, partition: i32, offset: i64) -> Result<Delivered, Undelivered> {
+    fn number(&self) -> u64 {
+        self.sent.fetch_add(1, Ordering::AcqRel)
+    }
+
+    fn place(
+        &self,
+        number: u64,
+        (topic, partition, offset): (&str, i32, i64),
+    ) -> Result<Delivered, Undelivered> {
         let mut unplaced = self.unplaced.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted_on = unplaced.as_ref().is_some_and(|(of, number, next)| {
-            of == topic && *number == partition && *next == offset
+        let counted_on = unplaced.take_if(|last| {
+            last.topic == topic
+                && last.partition == partition
+                && last.next == offset
+                && number < last.of
         });
-        if offset >= 0 && !counted_on {
+        if offset >= 0 && counted_on.is_none() {
             *unplaced = None;
             return Ok(Delivered { partition, offset });
         }
-        *unplaced = Some((topic.to_owned(), partition, offset.saturating_add(1)));
+        let of = counted_on.map_or_else(|| self.sent.load(Ordering::Acquire), |last| last.of);
+        let (topic, next) = (topic.to_owned(), offset.saturating_add(1));
+        *unplaced = Some(Unplaced { topic, partition, next, of });
         Err(Undelivered::Unplaced)
     }
 }
@@ -114,8 +139,11 @@ impl ProducerContext for Deliveries {
     type DeliveryOpaque = Answer;
 
     fn delivery(&self, result: &DeliveryResult<'_>, answer: Answer) {
+        let (number, answer) = *answer;
         let delivered = match result {
-            Ok(message) => self.place(message.topic(), message.partition(), message.offset()),
+            Ok(message) => {
+                self.place(number, (message.topic(), message.partition(), message.offset()))
+            }
             Err((error, _)) => Err(Undelivered::Client(error.clone())),
         };
         // Whoever asked may have stopped waiting.
@@ -182,8 +210,8 @@ impl Producer {
     /// # Errors
     /// As [`Producer::produce`].
     pub async fn produce_now(&self, record: NewRecord<'_>) -> Result<Delivered, KafkaError> {
-        let (answer, delivered) = oneshot::channel();
-        if let Err((error, _)) = self.client.send(to_base(&record, Box::new(answer))) {
+        let (answer, delivered) = self.answer();
+        if let Err((error, _)) = self.client.send(to_base(&record, answer)) {
             return Err(self.failed(error));
         }
         let canceled = Err(Undelivered::Client(ClientError::Canceled));
@@ -196,8 +224,8 @@ impl Producer {
     ) -> Result<oneshot::Receiver<Result<Delivered, Undelivered>>, KafkaError> {
         let began = clock::now();
         loop {
-            let (answer, delivered) = oneshot::channel();
-            match self.client.send(to_base(&record, Box::new(answer))) {
+            let (answer, delivered) = self.answer();
+            match self.client.send(to_base(&record, answer)) {
                 Ok(()) => return Ok(delivered),
                 Err((ClientError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
                     if clock::since(began) < DELIVERY_MAX => {}
@@ -205,6 +233,11 @@ impl Producer {
             }
             tokio::time::sleep(QUEUE_FULL_PAUSE).await;
         }
+    }
+
+    fn answer(&self) -> (Answer, oneshot::Receiver<Result<Delivered, Undelivered>>) {
+        let (answer, delivered) = oneshot::channel();
+        (Box::new((self.client.client().context().number(), answer)), delivered)
     }
 
     fn undelivered(&self, why: Undelivered) -> KafkaError {
@@ -245,8 +278,12 @@ mod tests {
     #[test]
     fn w12_a_record_without_a_place_is_not_delivered() {
         let deliveries = Deliveries::default();
-        let place = |topic, partition, offset| {
-            deliveries.place(topic, partition, offset).ok().map(|at| at.offset)
+        // All of them were sent before the first is told of.
+        let numbers: Vec<u64> = (0..20).map(|_| deliveries.number()).collect();
+        let mut numbers = numbers.into_iter();
+        let mut place = |topic, partition, offset| {
+            let place = (topic, partition, offset);
+            deliveries.place(numbers.next().unwrap(), place).ok().map(|at| at.offset)
         };
         assert_eq!(place("t", 0, 7), Some(7));
         assert_eq!(place("t", 0, -1001), None, "acknowledged by the next batch alone");
@@ -257,5 +294,19 @@ mod tests {
         }
         assert_eq!(place("t", 1, 3), Some(3), "another partition");
         assert_eq!(place("t", 0, 3), Some(3));
+    }
+
+    #[test]
+    fn w12_a_record_that_was_sent_after_an_unplaced_one_has_its_place() {
+        let deliveries = Deliveries::default();
+        let place =
+            |number, offset| deliveries.place(number, ("t", 0, offset)).ok().map(|at| at.offset);
+        let (one, other) = (deliveries.number(), deliveries.number());
+        assert_eq!(place(one, -1), None);
+        let later = deliveries.number();
+        assert_eq!(place(other, 0), None, "of the same batch, as far as anybody knows");
+        assert_eq!(place(later, 1), Some(1));
+        assert_eq!(place(deliveries.number(), -1), None);
+        assert_eq!(place(deliveries.number(), 0), Some(0), "the first of an empty partition");
     }
 }

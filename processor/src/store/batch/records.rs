@@ -133,6 +133,8 @@ pub async fn write_parked(
         parked.iter().map(|record| record.known_fingerprint.map(|known| uuid(known.0))).collect();
     let holds: Vec<_> = parked.iter().map(|record| Some(uuid(record.holds?.0))).collect();
     let suspect: Vec<_> = parked.iter().map(|record| record.suspect).collect();
+    let entity = |record: &ParkedRecord<'_>| Some(uuid(record.event?.entity.as_ref()?.key));
+    let entity: Vec<_> = parked.iter().map(entity).collect();
     let held: Vec<_> = parked.iter().map(|record| Some(record.holds?.1)).collect();
     let rows = query_file!(
         "src/store/sql/parked_insert.sql",
@@ -155,6 +157,7 @@ pub async fn write_parked(
         &holds as &[Option<Uuid>],
         &held as &[Option<i64>],
         &suspect,
+        &entity as &[Option<Uuid>],
     )
     .fetch_all(tx)
     .await?;
