@@ -61,6 +61,41 @@ async fn a_topic_that_is_gone_keeps_no_time_from_coming() {
     world.check_invariants().await;
 }
 
+/// More entities than one look takes have an event without a time behind one that still has to wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s23_events_that_have_to_stay_starve_none_whose_time_has_come() {
+    let mut wiring = wiring("gap-crowd", "{ wait: 1s, then: apply, first: 1 }");
+    wiring.on_parked = "wait\n  max_deferred: 20000";
+    let mut world = World::plan(wiring).partitions(1).unsampled().start().await;
+    let first = world.run().await;
+    send(&world, &Event::past_due(&World::invoice(1), 1), 0, Fate::Applied).await;
+    world.settled().await;
+    world.workers[first].kill9().await;
+    world
+        .sql(
+            "INSERT INTO oncely.deferred
+                 (event, entity, fingerprint, version, record_offset, record_partition, source, connector, due_at,
+                  cause, tenant, business_id, headers)
+             SELECT gen_random_uuid(), e.entity, e.entity, v.version, 1000, 0, s.id, s.connector,
+                    v.due_at::timestamptz, v.cause, 'acct_7', 'crowd', ''
+             FROM oncely.source AS s,
+                  (SELECT gen_random_uuid() AS entity FROM generate_series(1, 5100)) AS e,
+                  (VALUES (3, 'tomorrow', 'gap'), (5, 'infinity', 'parked')) AS v (version, due_at, cause)",
+        )
+        .await;
+    world.run().await;
+    let voided = Event::new("invoice.voided", &World::invoice(1), 3);
+    send(&world, &voided, 0, Fate::Applied).await;
+    let waits = |what| format!("{WAITING} AND business_id {what} 'crowd'");
+    let done = async || world.status_of("hook", &voided.id).await.as_deref() == Some("done");
+    world.until("its time", done).await;
+    assert_eq!(world.count(&waits("<>")).await, 0);
+    assert_eq!(world.count(&waits("=")).await, 10_200, "nobody else was let go");
+    world.sql("DELETE FROM oncely.deferred WHERE business_id = 'crowd'").await;
+    world.settled().await;
+    world.check_invariants().await;
+}
+
 /// A record that is parked still is not forgotten, nor is that its version was decided.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s23_a_parked_record_is_passed_for_as_long_as_it_is_parked() {

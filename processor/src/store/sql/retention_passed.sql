@@ -22,7 +22,6 @@ WITH place AS MATERIALIZED (
 ), ahead AS MATERIALIZED (
     SELECT a.entity, a.version FROM oncely.ahead AS a
     WHERE a.connector = $1 AND a.noted_at < now() - make_interval(secs => $2::bigint / 1000.0)
-      AND NOT EXISTS (SELECT FROM oncely.parked AS o WHERE o.entity = a.entity AND o.closed_at IS NULL)
     ORDER BY a.noted_at
     LIMIT $3
 )
