@@ -26,7 +26,9 @@ async fn b39_a_worker_that_holds_everything_stops_the_fetching() {
         assert!(began.elapsed() < BOUND, "not full at {seen}");
         match tokio::time::timeout(Duration::from_millis(200), events.recv()).await {
             Ok(Some(Event::Assigned(assigned))) => {
-                assigned.iter().for_each(|one| handle.start(one.assignment, 0));
+                for one in assigned {
+                    handle.start(one.assignment, 0);
+                }
             }
             Ok(Some(Event::Records(batch))) => {
                 seen += batch.records.len();
@@ -98,7 +100,9 @@ async fn k2_a_worker_that_is_busy_for_longer_than_a_poll_interval_stays_a_member
         assert!(began.elapsed() < BOUND, "not full at {seen}");
         match tokio::time::timeout(Duration::from_millis(200), events.recv()).await {
             Ok(Some(Event::Assigned(assigned))) => {
-                assigned.iter().for_each(|one| handle.start(one.assignment, 0));
+                for one in assigned {
+                    handle.start(one.assignment, 0);
+                }
             }
             Ok(Some(Event::Records(batch))) => {
                 seen += batch.records.len();

@@ -57,9 +57,10 @@ async fn k12_a_partition_that_is_left_stopped_is_not_read() {
         match tokio::time::timeout(Duration::from_millis(100), events.recv()).await {
             Ok(Some(Event::Assigned(assigned))) => {
                 for one in assigned {
-                    match one.partition.partition {
-                        0 => handle.leave_stopped(one.assignment),
-                        _ => handle.start(one.assignment, 20),
+                    if one.partition.partition == 0 {
+                        handle.leave_stopped(one.assignment);
+                    } else {
+                        handle.start(one.assignment, 20);
                     }
                 }
             }

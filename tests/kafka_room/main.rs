@@ -14,6 +14,7 @@
 )]
 
 mod admin;
+mod anew;
 mod back_pressure;
 mod cluster;
 mod encrypted;

@@ -45,7 +45,9 @@ async fn records_per_second_of_the_poll_thread() {
         match events.recv().await.unwrap() {
             Event::Assigned(assigned) => {
                 began = (Instant::now(), processor_time());
-                assigned.iter().for_each(|one| handle.start(one.assignment, 0));
+                for one in assigned {
+                    handle.start(one.assignment, 0);
+                }
             }
             Event::Records(batch) => {
                 seen += batch.records.len();

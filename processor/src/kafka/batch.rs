@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 
-use super::record::{AssignmentId, Header, RECORD_OVERHEAD_BYTES, Record};
+use super::record::{AssignmentId, Header, RECORD_OVERHEAD_BYTES, Record, StartId};
 
 /// Header names kept for sharing; a producer that invents names must not fill the memory.
 const HEADER_NAMES_MAX: usize = 256;
@@ -41,6 +41,7 @@ struct Entry {
     headers: HeaderEntries,
     headers_broken: bool,
     assignment: AssignmentId,
+    start: StartId,
 }
 
 /// Names and places of values.
@@ -70,7 +71,7 @@ impl Gathering {
     pub(super) fn push(
         &mut self,
         topic: Arc<str>,
-        assignment: AssignmentId,
+        (assignment, start): (AssignmentId, StartId),
         message: &BorrowedMessage<'_>,
     ) {
         let before = self.arena.len();
@@ -93,6 +94,7 @@ impl Gathering {
             headers,
             headers_broken,
             assignment,
+            start,
         });
     }
 
@@ -159,6 +161,7 @@ impl Gathering {
                     .collect(),
                 headers_broken: entry.headers_broken,
                 assignment: entry.assignment,
+                start: entry.start,
             })
             .collect();
         (records, weight)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::error::KafkaError;
 use super::event::Events;
 use super::flow::Flow;
-use super::record::AssignmentId;
+use super::record::{AssignmentId, StartId};
 use super::settings::ConsumerSettings;
 use super::stats::{ConsumerCounts, Counters, OffsetsBoard, PartitionOffsets};
 use super::thread;
@@ -50,7 +50,7 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// Start offsets; `None` leaves the partition stopped.
-    pub(super) starts: HashMap<AssignmentId, Option<i64>>,
+    pub(super) starts: HashMap<AssignmentId, Option<(i64, StartId)>>,
     pub(super) commits: HashMap<AssignmentId, i64>,
     /// Whether fetching should be paused.
     pub(super) pauses: HashMap<AssignmentId, bool>,
@@ -94,8 +94,11 @@ impl ConsumerHandle {
 
     /// Lets fetching begin at this offset (the first one to be delivered), or begin again where it
     /// has stopped. A negative offset counts as 0. While it is fetched, later ones are dropped.
-    pub fn start(&self, assignment: AssignmentId, offset: i64) {
-        self.shared.requests().starts.insert(assignment, Some(offset.max(0)));
+    /// Gives what the records say that are fetched from there.
+    pub fn start(&self, assignment: AssignmentId, offset: i64) -> StartId {
+        let start = StartId::fresh();
+        self.shared.requests().starts.insert(assignment, Some((offset.max(0), start)));
+        start
     }
 
     /// Keeps the partition but does not fetch from it, until it is started (again). What was to be committed of

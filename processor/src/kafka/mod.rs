@@ -50,7 +50,7 @@ pub use fetch::Fetched;
 pub use flow::{FlowBounds, Permit};
 pub use mock::MockBroker;
 pub use producer::{DELIVERY_MAX, Delivered, NewRecord, Producer};
-pub use record::{AssignmentId, Header, Record, RecordBatch, TopicPartition};
+pub use record::{AssignmentId, Header, Record, RecordBatch, StartId, TopicPartition};
 pub use settings::{
     Assignor, ClientSettings, ConsumerSettings, DRAIN_DEFAULT, GroupProtocol, HEARTBEAT_DEFAULT,
     POLL_INTERVAL_DEFAULT, SESSION_TIMEOUT_DEFAULT, SettingsError,

@@ -57,6 +57,22 @@ impl fmt::Display for AssignmentId {
     }
 }
 
+/// One time that fetching of an assignment was begun.
+///
+/// Fetching can be begun anew, at a lower offset, while records of before are still on their way. They say under
+/// which start they were fetched, so that they are not taken for the first ones of the new one: records have no
+/// other order than their offsets, and whatever lies below one that was taken counts as not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartId(u64);
+
+impl StartId {
+    /// The next id of this process.
+    pub(crate) fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// A header of a record, in the order in which the producer wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -87,6 +103,8 @@ pub struct Record {
     pub headers_broken: bool,
     /// The assignment under which it was delivered.
     pub assignment: AssignmentId,
+    /// The start of it that it was fetched after.
+    pub start: StartId,
 }
 
 impl Record {

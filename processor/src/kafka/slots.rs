@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::event::Assigned;
-use super::record::{AssignmentId, TopicPartition};
+use super::record::{AssignmentId, StartId, TopicPartition};
 
 /// Where an assigned partition stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// Offset that is to be delivered next, or the start offset.
     pub(super) next: i64,
+    /// The last start that the worker asked for.
+    pub(super) start: StartId,
     /// Whether the worker asked for a pause.
     pub(super) paused: bool,
     /// Whether the client was told to pause it. Only such a partition is ever resumed.
@@ -69,6 +71,7 @@ impl Slots {
                 assigned,
                 state: State::Waiting,
                 next: 0,
+                start: StartId::fresh(),
                 paused: false,
                 paused_in_client: false,
             });

@@ -214,8 +214,8 @@ impl Poll<'_> {
             let Some(slot) = group.slots.by_assignment(*assignment) else { continue };
             // One that is fetched is begun anew: the stop before it may not have been seen here.
             let state = match start {
-                Some(offset) => {
-                    slot.next = *offset;
+                Some((offset, start)) => {
+                    (slot.next, slot.start) = (*offset, *start);
                     State::Ready
                 }
                 None => State::Stopped,
@@ -353,7 +353,7 @@ impl Poll<'_> {
             Some(slot) if slot.state == State::Fetching && offset >= slot.next => {
                 slot.next = offset.saturating_add(1);
                 let topic = Arc::clone(&slot.assigned.partition.topic);
-                self.gathering.push(topic, slot.assigned.assignment, message);
+                self.gathering.push(topic, (slot.assigned.assignment, slot.start), message);
             }
             Some(_) | None => {
                 Counters::add(&self.context.shared.counters.records_dropped, 1);

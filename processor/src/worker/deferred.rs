@@ -18,7 +18,7 @@ use super::Shared;
 use super::headers;
 use super::item::{Item, Prepared, What, prepare};
 use super::pipeline::BATCH_BYTES_MAX;
-use crate::kafka::{AssignmentId, Header, Permit, Record};
+use crate::kafka::{AssignmentId, Header, Permit, Record, StartId};
 use crate::store::deferred::{self, DeferredRecord};
 use crate::store::{PgConnection, StoreError};
 
@@ -131,6 +131,7 @@ fn item(shared: &Shared, waiting: DeferredRecord, generation: u64) -> (Item, boo
             .map(|(name, value)| Header { name: name.into(), value: value.map(Bytes::from) })
             .collect(),
         assignment: AssignmentId::fresh(),
+        start: StartId::fresh(),
     };
     let (entity, version) = (waiting.entity, waiting.version);
     let mut what = prepare(&shared.connector, &shared.wanted, &record);

@@ -37,7 +37,8 @@ use crate::clock::{self, Moment};
 use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::kafka::{
-    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StopMode, TroubleKind,
+    Assigned, AssignmentId, ConsumerCounts, ConsumerHandle, Event, Events, StartId, StopMode,
+    TroubleKind,
 };
 use crate::task;
 use crate::telemetry::RebalanceKind;
@@ -71,6 +72,8 @@ struct Partition {
     source: i32,
     topic_id: String,
     epoch: i64,
+    /// Records of before it are on their way, perhaps.
+    start: StartId,
     /// Which of its records may be done although nothing is on record of them.
     doubt: Doubt,
     /// How far those are decided again; `None` when all are, or none was in doubt.
@@ -328,7 +331,7 @@ impl Pipeline {
         match from {
             From::Position { position, epoch, witness, source, topic_id, doubt } => {
                 self.stopped.remove(&assigned.assignment);
-                self.handle.start(assigned.assignment, position);
+                let start = self.handle.start(assigned.assignment, position);
                 // Who had it before may have been refused its last commit, and nothing may follow.
                 self.handle.commit(assigned.assignment, position);
                 tracing::info!(partition = %assigned.partition, position, epoch, "partition starts");
@@ -337,6 +340,7 @@ impl Pipeline {
                     source,
                     topic_id,
                     epoch,
+                    start,
                     doubt,
                     again: Again::of(position, &doubt),
                     asked: position,

@@ -24,7 +24,7 @@ use super::parked::{BAD_HEADER, REFUSED_BY_DATABASE};
 use super::writer::Writer;
 use super::{Message, Shared};
 use crate::clock::{self, Moment};
-use crate::kafka::{AssignmentId, Header, Permit, Record};
+use crate::kafka::{AssignmentId, Header, Permit, Record, StartId};
 use crate::store::deferred::{self, Look, MayWait};
 use crate::store::error::NextStep;
 use crate::store::parked::{self, Decided, Wanted};
@@ -211,6 +211,7 @@ fn record(wanted: &Wanted) -> Record {
             .map(|(name, value)| Header { name: name.into(), value: value.map(Bytes::from) })
             .collect(),
         assignment: AssignmentId::fresh(),
+        start: StartId::fresh(),
     }
 }
 

@@ -20,7 +20,7 @@ impl Pipeline {
         let mut ignored: u64 = 0;
         for record in batch.records {
             let Some(partition) = self.partitions.get_mut(&record.assignment) else { continue };
-            if partition.draining {
+            if partition.draining || record.start != partition.start {
                 continue;
             }
             let witness = Witness::of(
