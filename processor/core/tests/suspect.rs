@@ -18,7 +18,7 @@ use oncely_core::decide::{
 use oncely_core::effect::order::Turn;
 use oncely_core::effect::status::Status;
 use oncely_core::event::identify;
-use oncely_core::expr::Scope;
+use oncely_core::expr::{Expr, Scope};
 use oncely_core::key::Key;
 
 use self::orders::{connector, value};
@@ -137,4 +137,23 @@ fn w10_what_comes_after_a_call_that_may_be_forgotten_goes_with_it() {
     assert_eq!(plan.payloads.len(), 1, "it is rendered when the first one is done");
     let moved = plan.payloads[0].moved.as_ref().unwrap();
     assert_eq!((&*moved.from, &*moved.to), ("open", "paid"));
+}
+
+#[test]
+fn w10_what_comes_after_another_events_effect_is_held_as_well() {
+    let mut connector = connector();
+    let second = &mut connector.effects[1];
+    second.when = Some(Expr::compile("entered(\"paid\")").unwrap());
+    second.compensates = None;
+    second.after = vec![0];
+    second.key = vec![Expr::compile("event.order + event.type").unwrap()];
+    let paid = |in_doubt, effects: &[(Key, EffectRow)]| {
+        decided(&connector, ("paid", 1), Some(("cancelled", 2)), in_doubt, effects)
+    };
+    let plan = paid(true, &[]);
+    let (key, new) = plan.effects.iter().find(|(_, new)| new.rule == 0).unwrap();
+    // The charge is on record: another event has it, so it is no word on this one's.
+    let on_record = [(*key, EffectRow { status: Status::Done, request_hash: new.request_hash })];
+    assert_eq!(turns(&paid(false, &on_record)), []);
+    assert_eq!(turns(&paid(true, &on_record)), [(1, Turn::Hold, true)]);
 }

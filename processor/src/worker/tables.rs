@@ -229,7 +229,7 @@ pub(super) async fn write(
         }
     }
     // Effects have asked that already.
-    let keeps = kept.parks(plan) || !plan.deferred.is_empty();
+    let keeps = kept.parks(plan) || !plan.deferred.is_empty() || !plan.released.is_empty();
     if plan.effects.is_empty() && keeps && !failover::stands(tx, number).await? {
         return Err(Undone::Moved);
     }

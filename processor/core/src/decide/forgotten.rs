@@ -113,8 +113,9 @@ fn add_of(then: &Question<'_>, owed: &mut Owed) {
         if order(then, &scope, &mut new, &keys, &statuses).is_err() {
             continue;
         }
+        // What it comes after may be on record, done by another event: then nothing else would hold it back.
         let is_first = !new.after.iter().any(|after| statuses.contains_key(after));
-        if is_first && new.turn != Turn::Skip {
+        if new.turn == Turn::Ready || is_first && new.turn != Turn::Skip {
             new.turn = Turn::Hold;
         }
         let rule = rules.get(new.rule);

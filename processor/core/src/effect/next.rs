@@ -249,6 +249,10 @@ pub fn after_death(policy: &Policy, history: &History, draw: u32) -> Next {
         }
         OnUnknown::RetrySameKey => ask(policy, 0, Why::KeyWindowPassed),
         OnUnknown::Reconcile => ask(policy, 0, Why::UnknownOutcome),
+        // It may have been claimed only to be held: nothing of it may ever have been sent.
+        OnUnknown::Hold | OnUnknown::AssumeDone if history.suspect => {
+            Next::Held { why: Why::LostInFailover }
+        }
         OnUnknown::Hold | OnUnknown::AssumeDone => unknown(policy, history, draw),
     }
 }

@@ -336,4 +336,16 @@ proptest! {
             }
         }
     }
+
+    /// Nor does the death of whoever had claimed it make it done.
+    #[test]
+    fn w10_what_may_have_been_lost_is_not_done_because_a_worker_died(
+        rule in rule(),
+        takeovers in 0_u16..6,
+        draw: u32,
+    ) {
+        let history = History { was_unknown: true, suspect: true, takeovers, ..blank() };
+        let next = after_death(&policy(rule), &history, draw);
+        prop_assert!(!matches!(next, Next::Done { .. }), "{:?}", next);
+    }
 }
