@@ -133,6 +133,37 @@ async fn r39_a_refused_charge_has_no_refund() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r39_a_refused_charge_that_is_redriven_has_its_refund_back() {
+    let mut world = world("refund-redriven", charge()).await;
+    world.provider.fail(Rule::times(2, Fault::status(400)).to(CHARGES));
+    world.run().await;
+    let names = paid_and_voided(&world, 1..=2).await;
+    // Voided after the charge was refused, so its refund was skipped at once.
+    let late = World::invoice(3);
+    world.provider.fail(Rule::times(3, Fault::status(400)).to(CHARGES));
+    world.pay(&late, 0).await;
+    let refused =
+        "SELECT count(*) FROM oncely.effect WHERE name = 'charge' AND status = 'rejected'";
+    world.until_count("three refused charges", refused, 3).await;
+    void(&world, std::slice::from_ref(&late)).await;
+    let skipped = "SELECT count(*) FROM oncely.effect WHERE name = 'refund' AND status = 'skipped'
+                   AND note = 'an effect that it comes after was not done'";
+    world.until_count("three refunds that are skipped", skipped, 3).await;
+    world.settled().await;
+    assert_eq!((calls(&world, CHARGES), calls(&world, REFUNDS)), (0, 0));
+    world.provider.heal();
+    world.overrides_many(&["dlq", "redrive", "--effect", "charge"], 3).await;
+    world.settled().await;
+    assert_eq!((calls(&world, CHARGES), calls(&world, REFUNDS)), (3, 3));
+    refunds_fit(&world);
+    for name in names.iter().chain([&late]) {
+        let refund = world.status_of("refund", &format!("{name}-002")).await;
+        assert_eq!(refund.as_deref(), Some("done"));
+    }
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r39_t3_what_may_be_forgotten_is_not_taken_for_what_never_was() {
     let mut world = world("refund-forgotten", charge()).await;
     world.run().await;

@@ -167,6 +167,34 @@ async fn a_redriven_effect_is_tried_again_under_its_key_with_what_it_held_back()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redriven_effect_has_back_what_every_event_owed_after_it() {
+    // One charge for each invoice, whichever of its events comes first; a hook for each event.
+    let mut once = charge();
+    once.replace(r#"when: entered("paid")"#, "when: event.data.amount > 0");
+    let wiring = Wiring::invoices("reshared").effects([once, hook().with("after: [charge]")]);
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    world.run().await;
+    world.provider.fail(Rule::once(Fault::status(400)).to("/v1/charges"));
+    let name = World::invoice(1);
+    let events = [Event::past_due(&name, 1), Event::paid(&name, 2)];
+    world.owe("charge", &name, Ending::Done);
+    for event in &events {
+        world.owe("hook", &event.id, Ending::Done);
+        world.event(event, 0, Fate::Applied).await;
+        world.settled().await;
+        assert_eq!(world.status_of("hook", &event.id).await.as_deref(), Some("skipped"));
+    }
+    // Retention has taken the request; the open dead letter still has it.
+    world.sql("UPDATE oncely.effect SET request = NULL WHERE name = 'charge'").await;
+    world.overrides(&["dlq", "redrive", "--effect", "charge"]).await;
+    world.settled().await;
+    for event in &events {
+        assert_eq!(world.status_of("hook", &event.id).await.as_deref(), Some("done"));
+    }
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_to_an_endpoint_that_came_back_is_redriven() {
     let wiring = Wiring::invoices("gone").effects([webhook()]);
     let mut world = World::plan(wiring).start().await;

@@ -72,7 +72,12 @@ fn laid_out(header: &[&str], rows: Vec<Vec<String>>) -> String {
     for row in rows {
         table.add_row(row);
     }
-    table.lines().map(|line| line.trim_end().trim_start_matches(' ').to_owned() + "\n").collect()
+    // The blank before the first column, and no more: its cell may be empty.
+    let line = |line: String| {
+        let line = line.trim_end();
+        line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n"
+    };
+    table.lines().map(line).collect()
 }
 
 fn cut(cell: &str) -> String {

@@ -38,7 +38,7 @@ Examples:
 Records are decided again by the running workers of their connector, by its file as it is now,
 with their own business ids. One whose entity has moved on meanwhile is stale. A rejected effect
 is tried again under its own key, with the same bytes, and what was skipped because of it waits
-for it again.
+for it again, its compensation as well.
 
 Examples:
   oncely dlq redrive 17 18 --reason 'the schema is right now' --dry-run
@@ -242,6 +242,7 @@ impl Which {
             let mut tx = connection.begin().await.map_err(StoreError::from)?;
             let meant = redrive::change(&mut tx, place, &filter, wish, &dry).await?;
             tx.rollback().await.map_err(StoreError::from)?;
+            all_found(place, &filter, &meant)?;
             let count = meant.iter().filter(|one| one.left.is_none()).count();
             if count == 0 {
                 return nothing(place, &meant);
@@ -251,6 +252,9 @@ impl Which {
         }
         let mut tx = connection.begin().await.map_err(StoreError::from)?;
         let meant = redrive::change(&mut tx, place, &filter, wish, &change).await?;
+        if change.dry_run {
+            all_found(place, &filter, &meant)?;
+        }
         tx.commit().await.map_err(StoreError::from)?;
         if meant.iter().all(|one| one.left.is_some()) {
             return nothing(place, &meant);
@@ -262,6 +266,25 @@ impl Which {
 fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A number that is named and not found is a slip: nothing is done to the others either.
+fn all_found(place: Place, filter: &Filter, meant: &[Meant]) -> Result<(), CliError> {
+    let (word, list) = match place {
+        Place::DeadLetters => ("dead letter", "oncely dlq list"),
+        Place::Quarantine => ("record in quarantine", "oncely quarantine list"),
+    };
+    let is_meant = |number: &i64| meant.iter().any(|one| one.number == *number);
+    let missing: Vec<String> =
+        filter.numbers.iter().filter(|number| !is_meant(number)).map(ToString::to_string).collect();
+    if missing.is_empty() || meant.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    Err(CliError::Failed(format!(
+        "no open {word} that is meant has number {missing}; nothing was changed. See `{list}`, and \
+         `{list} --closed` for those that are over"
+    )))
 }
 
 /// Nothing could be done: each row says why.

@@ -4,7 +4,7 @@
 //! others; a rejected effect becomes a waiting one under its own key. Every row that is changed has an audit row
 //! in the same transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_scalar};
@@ -202,29 +202,44 @@ async fn pick(
 /// Tries rejected effects again, and lets what was skipped because of them wait for them; gives the numbers of
 /// their rows.
 async fn again(tx: &mut PgConnection, effects: &[Meant], change: &Change) -> Result<Vec<i64>> {
-    let mut lanes: BTreeMap<bool, BTreeSet<Key>> = BTreeMap::new();
-    for (lane, is_event) in effects.iter().filter_map(|one| one.lane) {
-        lanes.entry(is_event).or_default().insert(lane);
-    }
-    for (is_event, lanes) in &lanes {
-        let lock = if *is_event { LaneLock::Inbox } else { LaneLock::Entity };
-        let sorted: Vec<Key> = lanes.iter().copied().collect();
-        lock_lanes(tx, lock, &sorted).await?;
-    }
     let keys: Vec<Key> = effects.iter().filter_map(|one| Some(one.effect.as_ref()?.0)).collect();
+    let mut lanes: BTreeSet<(bool, Key)> = BTreeSet::new();
+    lanes
+        .extend(effects.iter().filter_map(|one| one.lane).map(|(lane, is_event)| (is_event, lane)));
+    lanes.extend(followers(tx, &keys).await?.into_iter().map(|follower| follower.lane));
+    let of = |event: bool| lanes.iter().filter(move |(is_event, _)| *is_event == event);
+    for (is_event, lock) in [(false, LaneLock::Entity), (true, LaneLock::Inbox)] {
+        let sorted: Vec<Key> = of(is_event).map(|(_, lane)| *lane).collect();
+        if !sorted.is_empty() {
+            lock_lanes(tx, lock, &sorted).await?;
+        }
+    }
     let note = clean(&format!("redriven: {}", change.reason), NOTE_CHARS_MAX);
     let rows = query_file!("src/store/sql/admin_effects_redrive.sql", &uuids(&keys), note);
     let rows = rows.fetch_all(&mut *tx).await?;
     let redriven: Vec<Key> = rows.iter().map(|row| key(row.key)).collect();
-    let events: Vec<Key> = effects
-        .iter()
-        .filter(|one| one.effect.as_ref().is_some_and(|(key, _)| redriven.contains(key)))
-        .filter_map(|one| one.event)
-        .collect();
-    query_file!("src/store/sql/admin_effects_follow.sql", &uuids(&redriven), &uuids(&events))
-        .fetch_all(&mut *tx)
-        .await?;
-    let all: Vec<Key> = lanes.into_values().flatten().collect();
+    // Of lanes that are locked: what has come meanwhile in another one is not ours to move.
+    let mut follow = followers(tx, &redriven).await?;
+    follow.retain(|follower| lanes.contains(&follower.lane));
+    let follow = uuids(follow.iter().map(|follower| &follower.key));
+    query_file!("src/store/sql/admin_effects_follow.sql", &follow).execute(&mut *tx).await?;
+    let all: Vec<Key> = lanes.into_iter().map(|(_, lane)| lane).collect();
     wake(tx, &all, None).await?;
     Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// An effect that was skipped because another one was not done.
+struct Follower {
+    key: Key,
+    /// Whether it is an event's own, and its key.
+    lane: (bool, Key),
+}
+
+/// What was skipped because of these, in whatever event: whoever redrives a charge has its refund back as well.
+async fn followers(tx: &mut PgConnection, keys: &[Key]) -> Result<Vec<Follower>> {
+    let rows = query_file!("src/store/sql/admin_effects_followers.sql", &uuids(keys));
+    let rows = rows.fetch_all(tx).await?.into_iter();
+    Ok(rows
+        .map(|row| Follower { key: key(row.key), lane: (row.is_event, key(row.lane)) })
+        .collect())
 }

@@ -5,7 +5,7 @@
 -- by a worker that claims ($18) and may not.
 INSERT INTO oncely.effect (key, event, lane, version, connector, ordinal, name, tenant, business_id,
                            request_hash, request, after_keys, status, worker, fence, due_at,
-                           first_sent_at, last_sent_at, settled_at, suspect, was_unknown, unknown_at)
+                           first_sent_at, last_sent_at, settled_at, note, suspect, was_unknown, unknown_at)
 SELECT u.key, u.event, u.lane, u.version, $15, u.ordinal, u.name, u.tenant, u.business_id,
        u.request_hash, u.request,
        CASE WHEN u.after_keys = '' THEN NULL ELSE string_to_array(u.after_keys, ',')::uuid[] END,
@@ -21,6 +21,7 @@ SELECT u.key, u.event, u.lane, u.version, $15, u.ordinal, u.name, u.tenant, u.bu
             WHEN u.status = 'claimed' THEN now() END,
        CASE WHEN u.status = 'claimed' THEN now() END,
        CASE WHEN u.status = 'skipped' THEN now() END,
+       CASE WHEN u.status = 'skipped' THEN 'an effect that it comes after was not done' END,
        u.suspect, u.suspect,
        CASE WHEN u.suspect THEN (SELECT quiet_at FROM oncely.failover ORDER BY number DESC LIMIT 1) END
 FROM UNNEST($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::smallint[], $6::text[],

@@ -10,6 +10,8 @@ LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
 LEFT JOIN pg_stat_activity AS b ON b.pid = (pg_blocking_pids(l.pid))[1]
 WHERE n.nspname = 'oncely' AND c.relkind = 'r' AND l.pid <> pg_backend_pid()
   AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+  -- The record of a failover is our own, and short.
+  AND NOT (c.relname = 'failover' AND l.mode = 'ExclusiveLock' AND a.application_name LIKE 'oncely %')
   AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 ORDER BY l.granted DESC, a.query_start, l.pid
 LIMIT 1
