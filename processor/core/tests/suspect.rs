@@ -157,3 +157,20 @@ fn w10_what_comes_after_another_events_effect_is_held_as_well() {
     assert_eq!(turns(&paid(false, &on_record)), []);
     assert_eq!(turns(&paid(true, &on_record)), [(1, Turn::Hold, true)]);
 }
+
+#[test]
+fn w10_r39_an_event_that_moves_otherwise_now_may_have_owed_more() {
+    let mut connector = connector();
+    let refund = &mut connector.effects[1];
+    refund.when =
+        Some(Expr::compile("entered(\"cancelled\") && state.previous == \"paid\"").unwrap());
+    refund.compensates = None;
+    let cancelled = |stands, in_doubt| decided(&connector, ("cancelled", 2), stands, in_doubt, &[]);
+    // Read before what it came after: its refund may have gone.
+    assert_eq!(turns(&cancelled(None, false)), []);
+    assert_eq!(turns(&cancelled(None, true)), [(1, Turn::Hold, true)]);
+    assert_eq!(cancelled(None, true).decisions[0].ending, Ending::Applied);
+    // Read right after that it can have moved in no other way.
+    let stands = Some(("open", 1));
+    assert_eq!(turns(&cancelled(stands, true)), []);
+}

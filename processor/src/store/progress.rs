@@ -112,7 +112,7 @@ pub async fn create(
     Ok(())
 }
 
-/// Notes who reads partitions from now on, for people.
+/// Notes who reads partitions from now on. How far all was decided is known anew from then on.
 pub async fn take_up(
     connection: &mut PgConnection,
     topic: &Topic,

@@ -196,7 +196,8 @@ impl Fold<'_> {
         let owed = if ending == Ending::Ignored { Ok(Owed::default()) } else { owed(&question) };
         match owed {
             Ok(mut owed) => {
-                if let (Some(rules), true, None) = (&self.connector.state, question.suspect, &moved)
+                if let (Some(rules), true) = (&self.connector.state, question.suspect)
+                    && !(moved.is_some() && self.is_next(event))
                 {
                     forgotten::add(&question, rules, &mut owed);
                 }
@@ -207,6 +208,13 @@ impl Fold<'_> {
                 Meaning::parked(quarantine, refusal.reason, refusal.detail)
             }
         }
+    }
+
+    /// Whether its entity stands at the version right before: then it moved from there the first time as well.
+    fn is_next(&self, event: &Event) -> bool {
+        let Some(about) = &event.entity else { return false };
+        let stored = self.known.entities.get(&about.key);
+        stored.is_some_and(|row| row.version.saturating_add(1) == about.version)
     }
 
     pub(super) fn apply(&mut self, index: usize, input: &Input<'_>, meaning: Meaning) -> Decision {
