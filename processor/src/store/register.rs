@@ -5,8 +5,8 @@ use sqlx::{PgConnection, query_file};
 
 use super::error::Result;
 
-/// Registers a connector with the ids of its effects, and of those whose provider can be asked, and gives its number; to be done again now and
-/// then by whoever runs it, since one that nobody runs is gone.
+/// Registers a connector with the ids of its effects, and of those whose provider can be asked, and gives its number;
+/// to be done again now and then by whoever runs it, since one that nobody runs is gone.
 pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> Result<i32> {
     let Connector { name, scope, source, .. } = connector;
     let effects: Vec<String> = connector.effects.iter().map(|rule| rule.id.to_string()).collect();

@@ -210,7 +210,9 @@ impl Fold<'_> {
         }
     }
 
-    /// Whether its entity stands at the version right before: then it moved from there the first time as well.
+    /// Whether its entity stands at the version right before. Then it is taken to have moved from there the first time
+    /// as well: so it did unless that version was read after it then, and stale. To hold whatever else it could have
+    /// owed would hold something of nearly every event that is read again.
     fn is_next(&self, event: &Event) -> bool {
         let Some(about) = &event.entity else { return false };
         let stored = self.known.entities.get(&about.key);

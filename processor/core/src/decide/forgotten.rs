@@ -1,9 +1,9 @@
 //! What an event may have owed when it came first, where a failover may have lost that.
 //!
 //! Its entity stands elsewhere by now than it may have stood then, for other events were read first: it is stale now,
-//! or nothing leads from there, or it moves its entity by another transition. Whatever it could have owed by any transition that takes it may have been sent, and a
-//! person says whether it was. Lines and records are in what was lost themselves, or have the same id again, so they
-//! come only after a call.
+//! or nothing leads from there, or it moves its entity by another transition. Whatever it could have owed by any
+//! transition that takes it may have been sent, and a person says whether it was. Lines and records are in what was
+//! lost themselves, or have the same id again, so they come only after a call.
 //! Reads: the event, the transitions, what is known of effects. Gives: effects that are held, or that wait for one.
 
 use std::collections::BTreeMap;
