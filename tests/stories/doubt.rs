@@ -1,8 +1,9 @@
 //! After a failover, events of one entity that are read again in another order than the first time: what may have been
 //! done for them is held or asked, and a time that was over counts from the beginning.
 
+use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::{Ending, Fate};
-use oncely_tests::wiring::{charge, note, refund};
+use oncely_tests::wiring::{charge, note, refund, settlement};
 use oncely_tests::{Event, Wiring, World};
 
 use super::gaps::{WAITING, life, send, wiring};
@@ -114,5 +115,50 @@ async fn w10_a_time_that_was_over_before_a_failover_counts_from_the_beginning() 
         voided.id
     );
     assert_eq!(world.count(&in_turn).await, 1);
+    world.check_invariants().await;
+}
+
+/// Dead letters that a person had tried again, all of it forgotten, and has tried again: they may be done, and so may
+/// what was skipped because of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_r27_what_was_redriven_and_forgotten_is_repeated_by_key_asked_for_or_held() {
+    let effects = [charge(), settlement(), note().with("after: [charge]")];
+    let wiring = Wiring::invoices("forgotten-redrive").effects(effects);
+    let mut world = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().start().await;
+    world.run().await;
+    for endpoint in ["/v1/charges", "/lookup/settlements"] {
+        world.provider.fail(Rule::once(Fault::status(400)).to(endpoint));
+    }
+    let name = World::invoice(1);
+    world.pay(&name, 0).await;
+    ends(&world, "note", &name, "skipped").await;
+    ends(&world, "settle", &name, "rejected").await;
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let redrive = ["dlq", "redrive", "--all", "--yes", "--reason", "x"];
+    let said = world.oncely(&redrive).await;
+    assert_eq!(said.json["changed"], 2, "{said:?}");
+    for effect in ["charge", "settle", "note"] {
+        ends(&world, effect, &name, "done").await;
+    }
+    world.settled().await;
+    world.fail_over(standby).await;
+    world.until_count("a failover on record", "SELECT max(number) FROM oncely.failover", 2).await;
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
+    ends(&world, "charge", &name, "rejected").await;
+    let listed = world.oncely(&["dlq", "list"]).await;
+    for row in listed.json["parked"].as_array().unwrap() {
+        assert_eq!(row["suspect"], true, "{row}");
+    }
+    world.overrides_many(&["dlq", "redrive", "--all"], 2).await;
+    for (effect, status) in [("charge", "done"), ("settle", "done"), ("note", "held")] {
+        ends(&world, effect, &name, status).await;
+    }
+    let log = world.provider.read_log().unwrap();
+    for endpoint in ["/v1/charges", "/lookup/settlements", "/plain/notes"] {
+        assert_eq!(log.effects_at(endpoint), 1, "{endpoint}");
+    }
+    world.owe("note", &name, Ending::Held);
     world.check_invariants().await;
 }

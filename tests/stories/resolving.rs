@@ -74,6 +74,50 @@ async fn p14_what_was_tried_again_since_it_was_listed_is_not_sent_by_an_old_list
     world.check_invariants().await;
 }
 
+/// Whoever gives it up does not know, and whoever redrives everything does not either: it is held once more, and only
+/// a word on this very effect sends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r27_what_was_given_up_in_doubt_is_not_sent_by_a_redrive_of_everything() {
+    let wiring = Wiring::invoices("given-up").effects([note()]);
+    let mut world = World::plan(wiring).start().await;
+    world.run().await;
+    // The first one takes effect, and its answer is lost; the second one is refused.
+    world.provider.fail(Rule::once(Fault::CloseAfter).to("/plain/notes"));
+    let doubtful = world.pay_many(1, 1, 1).await.remove(0);
+    world.until("held", async || world.effects_in("held").await == 1).await;
+    world.provider.fail(Rule::once(Fault::status(400)).to("/plain/notes"));
+    let refused = world.pay_many(2, 1, 1).await.remove(0);
+    world.until("rejected", async || world.effects_in("rejected").await == 1).await;
+    let key = world.key_of("note", &doubtful).await;
+    world.overrides(&["effects", "resolve", &key, "--as", "rejected"]).await;
+    let listed = world.oncely(&["dlq", "list"]).await;
+    let suspects = |said: &Value, rows: &str| -> Vec<(bool, String)> {
+        let of = |row: &Value| {
+            (row["suspect"] == true, row["business_id"].as_str().unwrap_or_default().to_owned())
+        };
+        said[rows].as_array().unwrap().iter().map(of).collect()
+    };
+    for (is_suspect, id) in suspects(&listed.json, "parked") {
+        assert_eq!(is_suspect, id.contains(&doubtful), "{listed:?}");
+    }
+    let all = ["dlq", "redrive", "--all", "--reason", "x", "--dry-run"];
+    let dry = world.oncely(&all).await;
+    assert_eq!(suspects(&dry.json, "rows").iter().filter(|(is, _)| *is).count(), 1, "{dry:?}");
+    world.overrides_many(&["dlq", "redrive", "--all"], 2).await;
+    let is = async |name: &str, status: &str| {
+        let is_so = async || world.status_of("note", name).await.as_deref() == Some(status);
+        world.until(status, is_so).await;
+    };
+    is(&refused, "done").await;
+    is(&doubtful, "held").await;
+    assert_eq!(world.provider.read_log().unwrap().effects_at("/plain/notes"), 2);
+    world.overrides(&["effects", "resolve", &key, "--as", "retry"]).await;
+    is(&doubtful, "done").await;
+    world.owe("note", &doubtful, Ending::Again);
+    world.owe("note", &refused, Ending::Done);
+    world.check_invariants().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_that_is_locked_is_left_and_what_was_done_is_told() {
     let (world, names) = held("locked-lane", 3).await;

@@ -102,10 +102,22 @@ fn listed(place: Place, rows: &[ParkedRow], shown: Shown) -> Answer {
 
 /// Whether somebody has to look at it, and what became of it otherwise.
 fn stands(row: &ParkedRow) -> String {
-    match (&row.closed, row.wanted) {
-        (Some((_, how)), _) => format!("closed: {how}"),
-        (None, true) => "to be decided again".to_owned(),
-        (None, false) => "open".to_owned(),
+    let open = match (&row.closed, row.wanted) {
+        (Some((_, how)), _) => return format!("closed: {how}"),
+        (None, true) => "to be decided again",
+        (None, false) => "open",
+    };
+    if row.suspect { format!("{open} (suspect)") } else { open.to_owned() }
+}
+
+/// What is in doubt about an open row.
+fn suspicion(row: &ParkedRow) -> &'static str {
+    match (row.closed.is_none() && row.suspect, row.effect) {
+        (false, _) => "",
+        (true, None) => {
+            "a failover of the database may have lost that it was run: what it owes may have been done"
+        }
+        (true, Some(_)) => "an attempt of it may have been applied",
     }
 }
 
@@ -130,6 +142,7 @@ fn row_json(row: &ParkedRow) -> Value {
         "effect": row.effect.map(|key| key.wire()),
         "redrives": row.redrives,
         "stands": stands(row),
+        "suspect": row.closed.is_none() && row.suspect,
         "closed_at": row.closed.as_ref().map(|(at, _)| time(*at)),
     })
 }
@@ -155,6 +168,7 @@ fn shown_whole(whole: &ParkedWhole) -> Answer {
         ("redriven", if row.redrives > 0 { row.redrives.to_string() } else { String::new() }),
         ("first", first.as_ref().map(first_text).unwrap_or_default()),
         ("stands", stands(row)),
+        ("suspect", suspicion(row).to_owned()),
         ("record time", timestamp.map(time).unwrap_or_default()),
         ("fingerprint", fingerprint(&whole.fingerprint)),
     ]);
@@ -288,6 +302,7 @@ mod tests {
                 effect: None,
                 redrives: 0,
                 wanted: false,
+                suspect: false,
                 closed: None,
             },
             first: None,
@@ -324,6 +339,7 @@ mod tests {
             effect: None,
             redrives: 0,
             wanted: false,
+            suspect: false,
             closed: None,
         };
         let whole = ParkedWhole {

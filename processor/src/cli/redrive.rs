@@ -38,7 +38,8 @@ Examples:
 Records are decided again by the running workers of their connector, by its file as it is now,
 with their own business ids. One whose entity has moved on meanwhile is stale. A rejected effect
 is tried again under its own key, with the same bytes, and what was skipped because of it waits
-for it again, its compensation as well.
+for it again, its compensation as well. What is suspect may have been done already: as its rule
+for unknown outcomes says, it is repeated by its key, asked for, or held.
 
 Examples:
   oncely dlq redrive 17 18 --reason 'the schema is right now' --dry-run
@@ -248,7 +249,9 @@ impl Which {
                 return nothing(place, &meant);
             }
             let what = counted(count, super::parked::word(place));
-            context.confirm(&format!("{} {what}?", capital(words(wish).verb)))?;
+            let suspects = meant.iter().filter(|one| one.left.is_none() && one.suspect).count();
+            let doubt = doubt(wish, suspects);
+            context.confirm(&format!("{doubt}{} {what}?", capital(words(wish).verb)))?;
         }
         let mut tx = connection.begin().await.map_err(StoreError::from)?;
         let meant = redrive::change(&mut tx, place, &filter, wish, &change).await?;
@@ -299,7 +302,8 @@ fn nothing(place: Place, meant: &[Meant]) -> Result<Answer, CliError> {
 }
 
 fn answer(place: Place, wish: Wish, meant: &[Meant], dry_run: bool) -> Answer {
-    let header = ["number", "connector", "cause", "id", "from", "redriven", "left as it is"];
+    let header =
+        ["number", "connector", "cause", "id", "from", "redriven", "in doubt", "left as it is"];
     let cells = meant.iter().map(|one| {
         vec![
             one.number.to_string(),
@@ -308,6 +312,7 @@ fn answer(place: Place, wish: Wish, meant: &[Meant], dry_run: bool) -> Answer {
             one.business_id.as_deref().map(|known| id(&one.tenant, known)).unwrap_or_default(),
             from(one),
             one.redrives.to_string(),
+            if one.suspect { "suspect".to_owned() } else { String::new() },
             one.left.unwrap_or_default().to_owned(),
         ]
     });
@@ -321,9 +326,23 @@ fn answer(place: Place, wish: Wish, meant: &[Meant], dry_run: bool) -> Answer {
     } else {
         format!("{done}: {count}{rest}{then}")
     };
-    let text = format!("{}{end}\n", table(&header, cells.collect()));
+    let suspects = meant.iter().filter(|one| one.left.is_none() && one.suspect).count();
+    let doubt = doubt(wish, suspects);
+    let text = format!("{}{end}\n{doubt}", table(&header, cells.collect()));
     let rows: Vec<Value> = meant.iter().map(row_json).collect();
     Answer::new(text, json!({ "rows": rows, "changed": changed, "dry_run": dry_run }))
+}
+
+/// What is to be known of those that may have been done already.
+fn doubt(wish: Wish, suspects: usize) -> String {
+    let then = match wish {
+        _ if suspects == 0 => return String::new(),
+        Wish::Redrive { .. } | Wish::Release { .. } => {
+            "what has neither a key nor a look-up is held, and a person says whether it was"
+        }
+        Wish::Discard => "look at the provider for what they owe before nothing follows from them",
+    };
+    format!("{suspects} of them suspect: they may have been done already; {then}\n")
 }
 
 fn from(one: &Meant) -> String {
@@ -343,6 +362,7 @@ fn row_json(one: &Meant) -> Value {
         "effect": one.effect.as_ref().map(|(_, name)| name),
         "effect_key": one.effect.as_ref().map(|(key, _)| key.wire()),
         "redrives": one.redrives,
+        "suspect": one.suspect,
         "left": one.left,
     })
 }

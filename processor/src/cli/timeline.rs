@@ -167,6 +167,12 @@ fn parked(row: &ParkedEntry) -> Vec<Entry> {
         0 => String::new(),
         times => format!("  decided again: {times}"),
     };
+    let doubt = match (row.suspect && row.closed.is_none(), row.effect) {
+        (false, _) => "",
+        (true, None) => "  may have been run: suspect",
+        (true, Some(_)) => "  may have been applied: suspect",
+    };
+    let again = format!("{again}{doubt}");
     // How often stands where it is told how it stands.
     let (open, closed) = if row.closed.is_some() { ("", &*again) } else { (&*again, "") };
     let state = match row.kind.as_str() {

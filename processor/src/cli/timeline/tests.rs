@@ -164,6 +164,7 @@ fn a_life_that_needs_a_person() {
         inbox: Some(InboxRow { repeats: None, ..inbox() }),
         parked: vec![ParkedEntry {
             redrives: 0,
+            suspect: true,
             closed: None,
             first: None,
             id: 12,
@@ -193,7 +194,7 @@ fn a_life_that_needs_a_person() {
     10:02:11.206  applied     open → paid  v7
     10:03:11.204  extra       effects resolve --as rejected by ana: INC-7   BY HAND
     2026-11-30 UTC
-    11:02:11.204  parked      #12 conflict: same id, other content  billing.invoices.v1[0]@4  QUARANTINED
+    11:02:11.204  parked      #12 conflict: same id, other content  billing.invoices.v1[0]@4  may have been run: suspect  QUARANTINED
     now           settle      the provider may have applied it\u{a}; taken over 3 times  ef_01010101010101010101010101010101  HELD
     now           receipt     waits behind ef_01010101010101010101010101010101, which is held  ef_02020202020202020202020202020202  WAITING
     verdict: 1 settle held, 1 receipt waiting, 1 extra rejected, 1 parked: waits for a person, 3 open
@@ -211,6 +212,7 @@ fn what_a_person_decides_later_hides_nothing_of_what_came_before() {
         origin: origin(3, 88_121),
         effect: None,
         redrives: 2,
+        suspect: false,
         closed,
         first,
     };

@@ -115,6 +115,8 @@ pub struct ParkedEntry {
     pub origin: Option<Origin>,
     pub effect: Option<Key>,
     pub redrives: i32,
+    /// It may have been done already.
+    pub suspect: bool,
     /// When it was closed, and as what.
     pub closed: Option<(DateTime<Utc>, String)>,
     pub first: Option<First>,
@@ -190,6 +192,7 @@ async fn parked(connection: &mut PgConnection, event: Key) -> Result<Vec<ParkedE
             origin: Origin::of(row.topic, row.record_partition, row.record_offset),
             effect: row.effect.map(key),
             redrives: row.redrives,
+            suspect: row.suspect,
             closed: row.closed_at.zip(row.closed_as),
             first: First::of(row.first_at, row.first_reason, row.first_detail),
         })

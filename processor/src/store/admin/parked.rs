@@ -54,6 +54,9 @@ pub struct ParkedRow {
     pub redrives: i32,
     /// It is to be decided again by the next worker that looks.
     pub wanted: bool,
+    /// It may have been done already: a failover may have lost that the record was decided again, or an attempt of
+    /// the effect may have been applied.
+    pub suspect: bool,
     /// When it was closed, and as what.
     pub closed: Option<(DateTime<Utc>, String)>,
 }
@@ -91,6 +94,7 @@ macro_rules! head {
             effect: $row.effect.map(key),
             redrives: $row.redrives,
             wanted: $row.wanted,
+            suspect: $row.suspect,
             closed: $row.closed_at.zip($row.closed_as),
         }
     };

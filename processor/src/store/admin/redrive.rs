@@ -82,6 +82,8 @@ pub struct Meant {
     pub origin: Option<Origin>,
     /// Key and id of a rejected effect.
     pub effect: Option<(Key, String)>,
+    /// It may have been done already: whatever has neither a key nor a look-up is held when it is tried again.
+    pub suspect: bool,
     /// Why nothing is done with it.
     pub left: Option<&'static str>,
     event: Option<Key>,
@@ -136,6 +138,7 @@ pub async fn change(
             "connector": one.connector,
             "cause": one.reason,
             "redrives": one.redrives,
+            "suspect": one.suspect,
             "from": one.origin.as_ref().map(ToString::to_string),
             "effect": one.effect.as_ref().map(|(key, _)| key.wire()),
         });
@@ -170,9 +173,6 @@ async fn pick(
             let left = match wish {
                 Wish::Discard => None,
                 _ if row.wanted => Some("it is being decided again already"),
-                _ if row.was_unknown => {
-                    Some("an attempt of it may have been applied: see `oncely effects resolve`")
-                }
                 _ if !row.wired => {
                     Some("no connector file that runs has it, so nobody would take it up")
                 }
@@ -191,6 +191,7 @@ async fn pick(
                 redrives: row.redrives,
                 origin: Origin::of(row.topic, row.record_partition, row.record_offset),
                 effect: row.effect.map(|effect| (key(effect), row.effect_name.unwrap_or_default())),
+                suspect: row.suspect,
                 left,
                 event: row.event.map(key),
                 lane: row.lane.map(|lane| (key(lane), row.is_event.unwrap_or(false))),
