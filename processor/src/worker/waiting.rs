@@ -26,23 +26,32 @@ pub(super) struct Waiting {
 
 #[derive(Debug)]
 struct Record {
-    open: BTreeSet<Key>,
+    /// Sorted; most records have one or two.
+    open: Vec<Key>,
     since: Moment,
     deadline: Option<Moment>,
 }
 
 impl Waiting {
     /// Notes that a record waits from now on. `deadline`: when it is let go whatever happens; `None`: never.
-    pub(super) fn add(&mut self, at: At, open: Vec<Key>, since: Moment, deadline: Option<Moment>) {
+    pub(super) fn add(
+        &mut self,
+        at: At,
+        mut open: Vec<Key>,
+        since: Moment,
+        deadline: Option<Moment>,
+    ) {
         // One that is read again under the same assignment waits once.
         self.remove(at);
+        open.sort_unstable();
+        open.dedup();
         for key in &open {
             self.by_effect.entry(*key).or_default().push(at);
         }
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, at));
         }
-        self.records.insert(at, Record { open: open.into_iter().collect(), since, deadline });
+        self.records.insert(at, Record { open, since, deadline });
     }
 
     /// An effect holds nothing back any more; gives the records that wait for nothing else.
@@ -51,8 +60,8 @@ impl Waiting {
         let mut gone = Vec::new();
         for at in waiting {
             let Some(record) = self.records.get_mut(&at) else { continue };
-            record.open.remove(&key);
-            let holds: Vec<Hold> = record.open.iter().map(|_| Hold::Open).collect();
+            record.open.retain(|other| *other != key);
+            let holds = vec![Hold::Open; record.open.len()];
             let (assignment, offset) = at;
             if let Some(finished) = Finished::when(offset, &holds) {
                 self.remove(at);
