@@ -84,6 +84,14 @@ CREATE FUNCTION oncely.stands_at(number integer) RETURNS boolean LANGUAGE sql ST
     SELECT $1 IS NULL OR (oncely.is_here() AND $1 = (SELECT max(f.number) FROM oncely.failover AS f))
 $$;
 
+-- The failover since which something may be forgotten, by its number: the first one that the last one that may have lost
+-- something makes up for. NULL: there was none.
+CREATE FUNCTION oncely.failover_in_doubt() RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT min(f.number) FROM oncely.failover AS f
+    WHERE NOT f.lossless AND f.lost_since >= (SELECT l.lost_since FROM oncely.failover AS l WHERE NOT l.lossless
+                                              ORDER BY l.number DESC LIMIT 1)
+$$;
+
 -- Whether a worker may claim: it is not on record as dead. It may have been declared dead by a failover, before its
 -- lease was over.
 CREATE FUNCTION oncely.may_claim(worker uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -290,7 +298,7 @@ CREATE TABLE oncely.payload (
 -- wants the record decided again, and `release` that it is run although it is in quarantine. `letter`: it is to go to
 -- its connector's topic, and is not in the outbox yet. `holds`: the entity whose events above `held_version` wait
 -- until it is closed. `entity`: the one that it is about, where it was identified.
--- `suspect`: a failover may have lost that it was decided again. `first_*`: why and when it was parked first, where it
+-- `failover`: the number of the one that may have lost that it was decided again. `first_*`: why and when it was parked first, where it
 -- was parked anew since.
 CREATE TABLE oncely.parked (
     id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -309,11 +317,11 @@ CREATE TABLE oncely.parked (
     source            integer,
     connector         integer     NOT NULL,
     redrives          integer     NOT NULL DEFAULT 0 CHECK (redrives >= 0),
+    failover          integer,
     redrive_at        timestamptz,
     closed_at         timestamptz,
     release           boolean     NOT NULL DEFAULT false,
     letter            boolean     NOT NULL DEFAULT false,
-    suspect           boolean     NOT NULL DEFAULT false,
     closed_as         text        COLLATE "C",
     kind              text        COLLATE "C" NOT NULL CHECK (kind IN ('dead_letter', 'quarantine')),
     reason            text        COLLATE "C" NOT NULL CHECK (length(reason) BETWEEN 1 AND 60),

@@ -3,7 +3,7 @@
 
 use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::{Ending, Fate};
-use oncely_tests::wiring::{charge, note, refund, settlement};
+use oncely_tests::wiring::{charge, hook, note, refund, settlement, usage};
 use oncely_tests::{Event, Wiring, World};
 
 use super::gaps::{WAITING, life, send, wiring};
@@ -25,7 +25,9 @@ async fn ends(world: &World, effect: &str, name: &str, status: &str) {
 /// late then, and is no less paid for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w10_r39_a_forgotten_charge_and_its_refund_are_asked_for_whoever_is_read_first() {
-    let wiring = Wiring::invoices("late-charge").effects([charge(), refund(), note()]);
+    let mut line = usage();
+    line.replace("on_stale: run", r#"when: entered("paid")"#);
+    let wiring = Wiring::invoices("late-charge").effects([charge(), refund(), note(), line]);
     let plan = World::plan(wiring).lease_ms(LEASE_MS).session_ms(25_000);
     let plan = plan.env("ONCELY_SHUTDOWN_GRACE", "30s");
     let mut world = plan.own_postgres().start().await;
@@ -33,7 +35,9 @@ async fn w10_r39_a_forgotten_charge_and_its_refund_are_asked_for_whoever_is_read
     world.run().await;
     world.apart().await;
     for (number, partition) in [(1, 0), (2, 1)] {
-        world.event(&Event::paid(&World::invoice(number), 1), partition, Fate::Applied).await;
+        let paid = Event::paid(&World::invoice(number), 1);
+        world.owe("usage", &paid.id, Ending::Done);
+        world.event(&paid, partition, Fate::Applied).await;
         world.owe("charge", &World::invoice(number), Ending::Done);
         world.owe("note", &World::invoice(number), Ending::Done);
     }
@@ -46,7 +50,10 @@ async fn w10_r39_a_forgotten_charge_and_its_refund_are_asked_for_whoever_is_read
     {
         world.owe(effect, &name, ending);
     }
-    world.event(&Event::paid(&name, 1), 0, Fate::AppliedOrStale).await;
+    // A line is lost with what made it owed, so it is written again.
+    let paid = Event::paid(&name, 1);
+    world.owe("usage", &paid.id, Ending::Done);
+    world.event(&paid, 0, Fate::AppliedOrStale).await;
     world.settled().await;
     let slow = world.holder(0).unwrap();
     world.workers[slow].freeze();
@@ -161,4 +168,44 @@ async fn w10_r27_what_was_redriven_and_forgotten_is_repeated_by_key_asked_for_or
     }
     world.owe("note", &name, Ending::Held);
     world.check_invariants().await;
+}
+
+/// What lay in quarantine for long may have been released in what is lost. It came too late for its entity even then,
+/// so nothing is held that it never owed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_what_was_parked_before_a_failover_owes_what_it_owed_then() {
+    let wiring = Wiring::invoices("old-quarantine").effects([note(), hook()]);
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().unsampled();
+    let mut world = plan.start().await;
+    world.run().await;
+    let names = [World::invoice(1), World::invoice(2)];
+    world.event(&Event::paid(&names[0], 1), 1, Fate::Applied).await;
+    world.event(&Event::past_due(&names[1], 1), 1, Fate::Applied).await;
+    // Neither leads anywhere.
+    let late = [
+        Event::past_due(&names[0], 2),
+        Event { id: "again".to_owned(), ..Event::past_due(&names[1], 2) },
+    ];
+    for event in &late {
+        world.event(event, 1, Fate::Parked("invalid_transition")).await;
+    }
+    world.event(&Event::new("invoice.voided", &names[0], 3), 1, Fate::Applied).await;
+    world.event(&Event::paid(&names[1], 3), 1, Fate::Applied).await;
+    world.settled().await;
+    let effects = "SELECT count(*) FROM oncely.effect";
+    let before = world.count(effects).await;
+    let standby = world.standby().await;
+    world.fail_over(standby).await;
+    world.until_count("a failover on record", "SELECT max(number) FROM oncely.failover", 2).await;
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
+    let listed = world.oncely(&["quarantine", "list"]).await;
+    for row in listed.json["parked"].as_array().unwrap() {
+        assert_eq!((&row["suspect"], &row["stands"]), (&true.into(), &"open (suspect)".into()));
+    }
+    let release = ["quarantine", "release", "--all", "--yes", "--reason", "x"];
+    let said = world.oncely(&release).await;
+    assert_eq!(said.json["changed"], 2, "{said:?}");
+    let stale = "SELECT count(*) FROM oncely.parked WHERE closed_as = 'stale'";
+    world.until_count("both to be stale", stale, 2).await;
+    assert_eq!(world.count(effects).await, before, "nothing is held that was never owed");
 }

@@ -11,15 +11,16 @@ mod orders;
 
 use std::sync::Arc;
 
-use oncely_core::connector::{Connector, OnInvalid};
+use oncely_core::connector::{Connector, EffectBody, EffectRule, LedgerRule, OnInvalid, OnStale};
 use oncely_core::decide::{
     EffectNew, EffectRow, Ending, EntityRow, InboxRow, Input, Known, Place, Plan, decide,
 };
 use oncely_core::effect::order::Turn;
 use oncely_core::effect::status::Status;
-use oncely_core::event::identify;
+use oncely_core::event::{Event, identify};
 use oncely_core::expr::{Expr, Scope};
 use oncely_core::key::Key;
+use oncely_core::template::{Target, Template};
 
 use self::orders::{connector, value};
 
@@ -55,10 +56,22 @@ fn w10_what_an_event_in_doubt_owes_may_have_been_sent() {
 /// Decides one event on an order that stands so, in doubt or not.
 fn decided(
     connector: &Connector,
+    event: (&str, i64),
+    stands: Option<(&str, i64)>,
+    in_doubt: bool,
+    effects: &[(Key, EffectRow)],
+) -> Plan {
+    decided_with(connector, event, stands, in_doubt, effects, |_, _| ())
+}
+
+/// The same with what else is known of it.
+fn decided_with(
+    connector: &Connector,
     (kind, version): (&str, i64),
     stands: Option<(&str, i64)>,
     in_doubt: bool,
     effects: &[(Key, EffectRow)],
+    settle: impl FnOnce(&mut Known, &Event),
 ) -> Plan {
     let value = value(kind, version);
     let scope = Scope { event: Some(&value), ..Scope::default() };
@@ -72,7 +85,8 @@ fn decided(
         known.suspect.insert(event.key);
     }
     known.effects.extend(effects.iter().copied());
-    let place = Place { source: 1, partition: 0, offset: 0 };
+    settle(&mut known, &event);
+    let place = Place { source: 1, partition: 0, offset: 5 };
     decide(connector, &[Input { event: &event, scope, place, age_ms: None }], known)
 }
 
@@ -173,4 +187,63 @@ fn w10_r39_an_event_that_moves_otherwise_now_may_have_owed_more() {
     // Read right after that it can have moved in no other way.
     let stands = Some(("open", 1));
     assert_eq!(turns(&cancelled(stands, true)), []);
+}
+
+#[test]
+fn w10_what_came_too_late_before_anything_was_lost_owes_nothing() {
+    let connector = connector();
+    let paid = |settle: fn(&mut Known, &Event)| {
+        decided_with(&connector, ("paid", 1), Some(("cancelled", 2)), true, &[], settle)
+    };
+    assert_eq!(turns(&paid(|_, _| ())), [(0, Turn::Hold, true)]);
+    let plan = paid(|known, event| assert!(known.late.insert(event.key)));
+    assert_eq!(turns(&plan), []);
+    assert_eq!(plan.decisions[0].ending, Ending::Stale);
+}
+
+/// Where the later version lies, in which partition and at which offset.
+fn set_at(known: &mut Known, event: &Event, (partition, offset): (i32, i64)) {
+    let about = event.entity.as_ref().unwrap();
+    known.set_at.insert(about.key, Place { source: 1, partition, offset });
+}
+
+#[test]
+fn w10_a_line_that_was_lost_with_what_made_it_owed_is_written_again() {
+    let mut connector = connector();
+    let line = |when: &str| EffectRule {
+        id: "usage".into(),
+        when: Some(Expr::compile(when).unwrap()),
+        key: vec![Expr::compile("event.order + event.type").unwrap()],
+        after: Vec::new(),
+        compensates: None,
+        on_stale: OnStale::Skip,
+        body: EffectBody::Ledger(Box::new(LedgerRule {
+            account: Expr::compile("event.order").unwrap(),
+            metric: Template::compile("orders", Target::Text).unwrap(),
+            quantity: Expr::compile("event.version").unwrap(),
+            at: None,
+            waits: false,
+        })),
+    };
+    connector.effects = vec![line("entered(\"paid\")")];
+    let lines = |connector: &Connector, event: (&str, i64), in_doubt, place| {
+        let stands = Some(("cancelled", 9));
+        let settle = |known: &mut Known, event: &Event| set_at(known, event, place);
+        decided_with(connector, event, stands, in_doubt, &[], settle).ledger.len()
+    };
+    assert_eq!(lines(&connector, ("paid", 1), true, (1, 0)), 1, "in another partition");
+    assert_eq!(lines(&connector, ("paid", 1), true, (0, 9)), 1, "behind it");
+    assert_eq!(lines(&connector, ("paid", 1), true, (0, 3)), 0, "it came too late then as well");
+    assert_eq!(lines(&connector, ("paid", 1), false, (1, 0)), 0);
+    // One that stands is not written twice.
+    let stands = Some(("cancelled", 9));
+    let written = decided(&connector, ("paid", 1), stands, true, &[]).ledger;
+    let settle = |known: &mut Known, _: &Event| {
+        known.ledger.extend(written.iter().map(|(key, line)| (*key, line.content)));
+    };
+    let again = decided_with(&connector, ("paid", 1), stands, true, &[], settle);
+    assert_eq!((written.len(), again.ledger.len()), (1, 0));
+    // Whether this one was owed hangs on where its entity stood, and nobody knows that any more.
+    connector.effects = vec![line("entered(\"cancelled\") && state.previous == \"paid\"")];
+    assert_eq!(lines(&connector, ("cancelled", 2), true, (1, 0)), 0);
 }

@@ -9,8 +9,8 @@ mod write;
 
 pub(super) use load::load_open_named;
 pub use load::{
-    effect_statuses, load_effects, load_entities, load_inbox, load_ledger, load_open,
-    lock_entities, now_ms, older_entities,
+    Stood, effect_statuses, load_effects, load_entities, load_inbox, load_ledger, load_open,
+    lock_entities, now_ms, older_entities, stood,
 };
 pub use records::{ParkedRecord, PayloadRecord, write_parked, write_payloads};
 pub use write::{

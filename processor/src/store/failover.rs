@@ -201,7 +201,7 @@ impl Whereabouts {
                 .await?
                 .rows_affected();
             query_file!("src/store/sql/failover_rejected.sql", number).execute(&mut *tx).await?;
-            query_file!("src/store/sql/failover_parked.sql").execute(&mut *tx).await?;
+            query_file!("src/store/sql/failover_parked.sql", number).execute(&mut *tx).await?;
             query_file!("src/store/sql/failover_deferred.sql").execute(&mut *tx).await?;
             let count = |rows: u64| i32::try_from(rows).unwrap_or(i32::MAX);
             let (p, e) = (count(positions), count(effects));

@@ -23,8 +23,8 @@ pub struct Wanted {
     pub is_conflict: bool,
     /// A person has said that it is to be run.
     pub release: bool,
-    /// It may have been decided again in what a failover has lost.
-    pub suspect: bool,
+    /// The failover, by its number, that may have lost that it was decided again.
+    pub failover: Option<i32>,
     pub timestamp_ms: Option<i64>,
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
@@ -51,7 +51,7 @@ pub async fn wanted(
             is_conflict: row.reason == ParkReason::Conflict.as_str(),
             reason: row.reason,
             release: row.release,
-            suspect: row.suspect,
+            failover: row.failover,
             timestamp_ms: row.record_timestamp,
             key: row.record_key,
             value: row.value,

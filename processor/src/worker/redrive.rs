@@ -65,6 +65,8 @@ pub(super) struct Row {
     pub(super) event: Option<Key>,
     /// A person has said that it is to be run.
     pub(super) release: bool,
+    /// The failover, by its number, that may have lost that it was decided again.
+    pub(super) failover: Option<i32>,
 }
 
 impl Redriver {
@@ -151,8 +153,10 @@ impl Redriver {
                             found.key = Key::released(found.key, found.fingerprint);
                         }
                     }
-                    redriving.rows.insert(place, Row { number, event, release });
-                    let doubt = Doubt::of(wanted.suspect, self.session.generation());
+                    redriving
+                        .rows
+                        .insert(place, Row { number, event, release, failover: wanted.failover });
+                    let doubt = Doubt::of(wanted.failover.is_some(), self.session.generation());
                     items.push(Item { record, place, what, doubt, _permit: Permit::none() });
                 }
             }
@@ -271,6 +275,11 @@ impl Redriving {
             Some(event.key)
         };
         items.iter().filter_map(of).collect()
+    }
+
+    /// The failover that may have lost that the record from there was decided again.
+    pub(super) fn failover(&self, place: Place) -> Option<i32> {
+        self.rows.get(&place).and_then(|row| row.failover)
     }
 
     /// Counts what became of them, and tells of those that stay.

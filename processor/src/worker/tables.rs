@@ -148,6 +148,35 @@ async fn load(
     Ok(known)
 }
 
+/// Since when the entities stand that suspect events come too late for.
+pub(super) async fn load_stood(
+    tx: &mut PgConnection,
+    inputs: &[(usize, Input<'_>)],
+    redriving: Option<&Redriving>,
+    known: &mut Known,
+) -> Result<(), StoreError> {
+    let mut asked: BTreeMap<(Key, Option<i32>), Vec<Key>> = BTreeMap::new();
+    for (_, input) in inputs.iter().filter(|(_, input)| known.suspect.contains(&input.event.key)) {
+        let Some(about) = &input.event.entity else { continue };
+        let stored = known.entities.get(&about.key);
+        if stored.is_some_and(|row| row.version > about.version) {
+            let failover = redriving.and_then(|redriving| redriving.failover(input.place));
+            asked.entry((about.key, failover)).or_default().push(input.event.key);
+        }
+    }
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let questions: Vec<(Key, Option<i32>)> = asked.keys().copied().collect();
+    for (question, stood) in batch::stood(tx, &questions).await? {
+        known.set_at.extend(stood.set_at.map(|place| (question.0, place)));
+        if stood.before {
+            known.late.extend(asked.remove(&question).unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
 /// What is known of the effects that these events may undo.
 pub(super) async fn load_undone(
     tx: &mut PgConnection,

@@ -344,6 +344,9 @@ impl Writer {
         if in_doubt {
             known.suspect.extend(inputs.iter().map(|(_, input)| input.event.key));
         }
+        if !known.suspect.is_empty() {
+            tables::load_stood(&mut tx, inputs, redriving, &mut known).await?;
+        }
         shared.metrics.stage(Stage::Load, clock::since(begun));
         let begun = clock::now();
         let mut plan = decide::decide_with(rules, &events, fresh, known);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Input;
 use super::forgotten;
-use super::known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known};
+use super::known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known, Place};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
     Decision, DeferredNew, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew,
@@ -198,8 +198,10 @@ impl Fold<'_> {
             Ok(mut owed) => {
                 if let (Some(rules), true) = (&self.connector.state, question.suspect)
                     && !(moved.is_some() && self.is_next(event))
+                    && !(question.stale && self.known.late.contains(&event.key))
                 {
-                    forgotten::add(&question, rules, &mut owed);
+                    let lines = question.stale && !self.is_behind(event, input.place);
+                    forgotten::add(&question, rules, lines, &mut owed);
                 }
                 Meaning::Fresh { ending, moved, owed }
             }
@@ -217,6 +219,15 @@ impl Fold<'_> {
         let Some(about) = &event.entity else { return false };
         let stored = self.known.entities.get(&about.key);
         stored.is_some_and(|row| row.version.saturating_add(1) == about.version)
+    }
+
+    /// Whether its entity was set by a record that lies before its own in the same partition: that was read before it
+    /// the first time as well.
+    fn is_behind(&self, event: &Event, place: Place) -> bool {
+        let at = event.entity.as_ref().and_then(|about| self.known.set_at.get(&about.key));
+        at.is_some_and(|at| {
+            (at.source, at.partition) == (place.source, place.partition) && at.offset < place.offset
+        })
     }
 
     pub(super) fn apply(&mut self, index: usize, input: &Input<'_>, meaning: Meaning) -> Decision {
@@ -379,6 +390,9 @@ impl Fold<'_> {
             };
             let write = EntityWrite { row, tenant: event.tenant.clone(), was };
             self.plan.entities.insert(about.key, write);
+            if !self.known.suspect.is_empty() {
+                self.known.set_at.insert(about.key, input.place);
+            }
         }
         if owed.needs_payload {
             let moved = moved.clone().or(owed.as_if).or_else(|| self.stood(event));

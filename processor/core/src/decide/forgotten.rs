@@ -2,23 +2,27 @@
 //!
 //! Its entity stands elsewhere by now than it may have stood then, for other events were read first: it is stale now,
 //! or nothing leads from there, or it moves its entity by another transition. Whatever it could have owed by any
-//! transition that takes it may have been sent, and a person says whether it was. Lines and records are in what was
-//! lost themselves, or have the same id again, so they come only after a call.
-//! Reads: the event, the transitions, what is known of effects. Gives: effects that are held, or that wait for one.
+//! transition that takes it may have been sent, and a person says whether it was. Records have the same id again, so they
+//! come only after a call. Lines were lost themselves with what made them owed, so those that it owes whichever of these
+//! transitions took it are written again.
+//! Reads: the event, the transitions, what is known of effects. Gives: effects that are held, or that wait for one, and
+//! lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::line::ledger_line;
 use super::owed::{Owed, Question, effect, inputs, key_of, order, request, state};
-use super::plan::{EffectNew, Moved};
-use crate::connector::{EffectBody, StateRules};
+use super::plan::{EffectNew, LedgerNew, Moved};
+use crate::connector::{EffectBody, EffectRule, StateRules};
 use crate::effect::order::Turn;
 use crate::effect::status::Status;
 use crate::expr::{Scope, StateView};
 use crate::key::Key;
 
-/// Adds what the event may have owed to what it owes now.
-pub(super) fn add(question: &Question<'_>, rules: &StateRules, owed: &mut Owed) {
+/// Adds what the event may have owed to what it owes now. `lines`: it may have come in time, so its lines count.
+pub(super) fn add(question: &Question<'_>, rules: &StateRules, lines: bool, owed: &mut Owed) {
+    let mut surely: Option<Vec<(Key, LedgerNew)>> = None;
     for moved in ways(question, rules) {
         let then = Question {
             stale: false,
@@ -27,12 +31,41 @@ pub(super) fn add(question: &Question<'_>, rules: &StateRules, owed: &mut Owed) 
             suspect: true,
             ..*question
         };
+        if lines {
+            let by_this = lines_of(&then);
+            surely = Some(match surely {
+                None => by_this,
+                Some(others) => others.into_iter().filter(|line| by_this.contains(line)).collect(),
+            });
+        }
         let before = owed.effects.len();
         add_of(&then, owed);
         if owed.effects.len() > before && owed.as_if.is_none() {
             owed.as_if = Some(moved);
         }
     }
+    for (key, line) in surely.into_iter().flatten() {
+        let is_known = question.known.ledger.contains_key(&key);
+        if !is_known && owed.ledger.iter().all(|(other, _)| *other != key) {
+            owed.ledger.push((key, line));
+        }
+    }
+}
+
+/// The lines that it owed if it moved so.
+fn lines_of(then: &Question<'_>) -> Vec<(Key, LedgerNew)> {
+    let tenant = Some(&*then.event.tenant);
+    let scope = Scope { state: state(then), tenant, ..then.scope };
+    let line = |(index, rule): (usize, &EffectRule)| {
+        let EffectBody::Ledger(body) = &rule.body else { return None };
+        if body.waits {
+            return None;
+        }
+        let key = key_of(then, rule, &scope).ok()??;
+        let whose = (then.event.key, &*then.event.tenant);
+        Some((key, ledger_line(rule, index, body, whose, &scope).ok()?))
+    };
+    then.connector.effects.iter().enumerate().filter_map(line).collect()
 }
 
 /// The transitions that may have taken it.

@@ -30,6 +30,10 @@ pub struct Known {
     pub forgetful: BTreeSet<Key>,
     /// Events that may have been run although nothing is on record of them: the database may have lost it.
     pub suspect: BTreeSet<Key>,
+    /// Of these, events whose entity had gone by before anything may have been lost: they were stale then as well.
+    pub late: BTreeSet<Key>,
+    /// By entity of a suspect event: where the record lies that moved it last, if it was decided as soon as it was read.
+    pub set_at: BTreeMap<Key, Place>,
     /// Ledger lines that turned out to exist already, with the hash of their content.
     pub ledger: BTreeMap<Key, Key>,
     /// By entity: who waits, and for what. Empty for connectors whose events wait for nothing.

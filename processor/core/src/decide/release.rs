@@ -108,6 +108,8 @@ impl Fold<'_> {
             })
         };
         let decision = self.apply(index, input, meaning);
+        // It was not decided when it was read.
+        self.known.set_at.remove(&entity);
         let escalated = match goes {
             Goes::InTurn => None,
             Goes::Over(then) => Some(then),

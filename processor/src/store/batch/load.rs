@@ -64,6 +64,36 @@ pub async fn older_entities(
     Ok(rows.fetch_all(tx).await?.into_iter().map(|row| key(row.key)).collect())
 }
 
+/// How an entity stands of whose event it is unknown whether it was run.
+#[derive(Clone, Copy, Debug)]
+pub struct Stood {
+    /// Where it stands, it stood before the failover that may have lost that.
+    pub before: bool,
+    /// The record by which it stands so, if that was decided as soon as it was read.
+    pub set_at: Option<Place>,
+}
+
+/// Since when these entities stand where they stand. Each with the failover, by its number, that is asked about;
+/// `None`: the one in doubt.
+pub async fn stood(
+    tx: &mut PgConnection,
+    asked: &[(Key, Option<i32>)],
+) -> Result<Vec<((Key, Option<i32>), Stood)>> {
+    let entities = uuids(asked.iter().map(|(entity, _)| entity));
+    let failovers: Vec<Option<i32>> = asked.iter().map(|(_, failover)| *failover).collect();
+    let rows =
+        query_file!("src/store/sql/entity_stood.sql", &entities, &failovers as &[Option<i32>]);
+    let rows = rows.fetch_all(tx).await?.into_iter();
+    Ok(rows
+        .map(|row| {
+            let place = row.source.zip(row.partition).zip(row.offset);
+            let set_at =
+                place.map(|((source, partition), offset)| Place { source, partition, offset });
+            ((key(row.key), row.failover), Stood { before: row.before, set_at })
+        })
+        .collect())
+}
+
 /// Loads inbox rows; after the entities, so that what another writer of the same entity committed is
 /// seen.
 pub async fn load_inbox(tx: &mut PgConnection, sorted: &[Key]) -> Result<BTreeMap<Key, InboxRow>> {

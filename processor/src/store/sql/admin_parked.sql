@@ -1,7 +1,7 @@
 -- Dead letters or quarantine, newest first. A filter that is NULL takes everything.
 SELECT p.id, p.parked_at, c.name AS "connector?", p.reason, p.tenant, p.business_id, p.detail,
        s.topic AS "topic?", p.record_partition, p.record_offset, p.effect,
-       p.redrives, p.redrive_at IS NOT NULL AS "wanted!", p.suspect OR coalesce(e.was_unknown, false) AS "suspect!",
+       p.redrives, p.redrive_at IS NOT NULL AS "wanted!", p.failover IS NOT NULL OR coalesce(e.was_unknown, false) AS "suspect!",
        p.closed_at, p.closed_as
 FROM oncely.parked AS p
 LEFT JOIN oncely.connector AS c ON c.id = p.connector

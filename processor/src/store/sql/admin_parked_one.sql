@@ -1,7 +1,7 @@
 -- One parked record with all that was kept of it.
 SELECT p.id, p.parked_at, c.name AS "connector?", p.reason, p.tenant, p.business_id, p.detail,
        s.topic AS "topic?", p.record_partition, p.record_offset, p.effect, p.record_timestamp,
-       p.redrives, p.redrive_at IS NOT NULL AS "wanted!", p.suspect OR coalesce(e.was_unknown, false) AS "suspect!",
+       p.redrives, p.redrive_at IS NOT NULL AS "wanted!", p.failover IS NOT NULL OR coalesce(e.was_unknown, false) AS "suspect!",
        p.closed_at, p.closed_as, p.first_at, p.first_reason, p.first_detail,
        k.topic AS "known_topic?", i.first_partition AS "known_partition?", i.first_offset AS "known_offset?",
        i.first_seen_at AS "known_at?", y.value AS "known_value?",

@@ -4,7 +4,7 @@ SELECT p.id, p.reason, p.event, p.effect, p.tenant, p.business_id, p.detail, p.r
        p.redrive_at IS NOT NULL AS "wanted!", c.name AS connector, c.redrives_max,
        s.topic AS "topic?", p.record_partition, p.record_offset,
        e.name AS "effect_name?", e.lane AS "lane?", e.lane = e.event AS "is_event?",
-       p.suspect OR coalesce(e.was_unknown, false) AS "suspect!",
+       p.failover IS NOT NULL OR coalesce(e.was_unknown, false) AS "suspect!",
        CASE WHEN p.effect IS NULL
             THEN c.seen_at > now() - interval '2 minutes'
               OR EXISTS (SELECT FROM oncely.wired AS w WHERE w.connector = c.id)
