@@ -132,7 +132,8 @@ CREATE TABLE oncely.inbox (
     CHECK ((from_state IS NULL) = (to_state IS NULL)),
     CHECK (effects IS NULL OR cardinality(effects) > 0)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
-CREATE INDEX inbox_age ON oncely.inbox USING brin (first_seen_at);
+-- Not a block range index: where rows have been removed, new ones take their place, and a range's oldest never changes.
+CREATE INDEX inbox_age ON oncely.inbox (first_seen_at);
 
 -- Every transition is on record: the inbox row is that record.
 CREATE VIEW oncely.transition AS
@@ -292,6 +293,7 @@ CREATE TABLE oncely.payload (
     value            bytea,
     headers          bytea       NOT NULL
 );
+CREATE INDEX payload_age ON oncely.payload (created_at);
 
 -- Dead letters and quarantine. Keyed by coordinates, or by the effect that was rejected. One that is closed needs
 -- nobody any more; `closed_as` is the outcome that it had in the end, or what a person said. `redrive_at`: a person
@@ -351,6 +353,7 @@ CREATE UNIQUE INDEX parked_effect ON oncely.parked (effect) WHERE effect IS NOT 
 CREATE INDEX parked_newest ON oncely.parked (kind, connector, parked_at);
 CREATE INDEX parked_event ON oncely.parked (event) WHERE event IS NOT NULL;
 CREATE INDEX parked_open ON oncely.parked (connector, kind) WHERE closed_at IS NULL;
+CREATE INDEX parked_age ON oncely.parked (connector, closed_at) WHERE closed_at IS NOT NULL;
 CREATE INDEX parked_wanted ON oncely.parked (connector, redrive_at) WHERE redrive_at IS NOT NULL;
 CREATE INDEX parked_letters ON oncely.parked (connector, id) WHERE letter;
 -- With the order by which it is asked for: in a young table any other index of open rows would look as cheap.
@@ -452,7 +455,7 @@ CREATE TABLE oncely.outbox (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX outbox_waiting ON oncely.outbox (connector, slice, id) WHERE status = 'waiting';
 CREATE INDEX outbox_held ON oncely.outbox (sequence, id) WHERE status = 'held';
-CREATE INDEX outbox_age ON oncely.outbox USING brin (created_at);
+CREATE INDEX outbox_age ON oncely.outbox (connector, finished_at) WHERE finished_at IS NOT NULL;
 
 -- Relays: which workers send what is in the outbox of a connector, and which slices of its sequences each
 -- of them has. A slice goes to another when its worker is on record as dead or ended, or lets go of it.

@@ -1,5 +1,6 @@
 //! What every replica's sweeper does: claims of the dead, blocked effects, retention.
 
+use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file};
 use uuid::Uuid;
@@ -129,8 +130,6 @@ pub async fn blocked_lanes(
 /// What retention takes away, a slice at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Closed inbox rows with their effects.
-    Closed,
     /// Event bytes that nothing needs any more.
     Payloads,
     /// Parked rows that were closed.
@@ -141,25 +140,18 @@ pub enum Expired {
     Passed,
     /// Records of the outbox that were sent or given up.
     Outbox,
-    /// Requests and results of final effects; their keys stay and still suppress.
-    Results,
 }
 
-/// Removes a slice of what is older than the retention; gives how many rows it took. Results of `undoable`
-/// effects stay as long as these.
+/// Removes a slice of what is older than the retention; gives how many rows it took.
 pub async fn remove(
     connection: &mut PgConnection,
     expired: Expired,
     connector: i32,
     retention_ms: u64,
     limit: i64,
-    undoable: &[String],
 ) -> Result<u64> {
     let kept = millis(retention_ms);
     let query = match expired {
-        Expired::Closed => {
-            query_file!("src/store/sql/retention_closed.sql", connector, kept, limit)
-        }
         Expired::Payloads => {
             query_file!("src/store/sql/retention_payloads.sql", connector, kept, limit)
         }
@@ -175,9 +167,70 @@ pub async fn remove(
         Expired::Outbox => {
             query_file!("src/store/sql/retention_outbox.sql", connector, kept, limit)
         }
-        Expired::Results => {
-            query_file!("src/store/sql/retention_results.sql", connector, kept, limit, undoable)
-        }
     };
     Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// How far looks at events by their age have come: when the last one was first seen, and its key. What is passed is not
+/// looked at again, so that a look costs the same however many rows stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    last: Option<(DateTime<Utc>, Uuid)>,
+}
+
+/// What one look at old events found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    pub events: i64,
+    /// Of their rows, or of their effects' rows, those that were changed.
+    pub removed: i64,
+}
+
+/// Looks at up to `limit` events older than the retention, and removes those of the connector of which nothing is open,
+/// with their effects.
+pub async fn remove_closed(
+    connection: &mut PgConnection,
+    connector: i32,
+    retention_ms: u64,
+    limit: i64,
+    walk: &mut Walk,
+) -> Result<Looked> {
+    let (kept, (at, key)) = (millis(retention_ms), walk.last.unzip());
+    let key = key.unwrap_or_default();
+    let found = query_file!("src/store/sql/retention_closed.sql", connector, kept, limit, at, key)
+        .fetch_optional(connection)
+        .await?;
+    Ok(found.map_or_else(Looked::default, |row| {
+        walk.last = Some((row.seen_at, row.key));
+        Looked { events: row.looked, removed: row.removed }
+    }))
+}
+
+/// The same for requests and results of final effects; their keys stay and still suppress. Results of `undoable` effects
+/// stay as long as these.
+pub async fn clear_results(
+    connection: &mut PgConnection,
+    connector: i32,
+    retention_ms: u64,
+    limit: i64,
+    walk: &mut Walk,
+    undoable: &[String],
+) -> Result<Looked> {
+    let (kept, (at, key)) = (millis(retention_ms), walk.last.unzip());
+    let key = key.unwrap_or_default();
+    let found = query_file!(
+        "src/store/sql/retention_results.sql",
+        connector,
+        kept,
+        limit,
+        at,
+        key,
+        undoable
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(found.map_or_else(Looked::default, |row| {
+        walk.last = Some((row.seen_at, row.key));
+        Looked { events: row.looked, removed: row.removed }
+    }))
 }

@@ -20,7 +20,8 @@ use super::lease::Lease;
 use super::lines::{self, Written};
 use super::mailbox::Mailbox;
 use super::prepared::tell;
-use super::{Message, Shared, retention};
+use super::retention::{self, Walks};
+use super::{Message, Shared};
 use crate::clock::{self, Moment};
 use crate::crash::{self, Step};
 use crate::http::Health;
@@ -78,6 +79,7 @@ impl Sweeper {
         let mut blocked_last: Option<Moment> = None;
         let mut adopt_last: Option<Moment> = None;
         let mut retention_last: Option<Moment> = None;
+        let mut walks = Walks::new();
         let mut seen_last: Option<Moment> = None;
         let mut backlog_at = self.owes().then(clock::now);
         let mut stop = self.stop.clone();
@@ -117,7 +119,7 @@ impl Sweeper {
                 swept = counted.map(|next| backlog_at = clock::now().checked_add(next));
             }
             if swept.is_ok() && passed(&mut retention_last, RETENTION_EVERY) {
-                let removed = self.session.patience().bounded(self.remove_old()).await;
+                let removed = self.session.patience().bounded(self.remove_old(&mut walks)).await;
                 swept = removed.map(|all| {
                     if !all {
                         retention_last = None
@@ -435,9 +437,9 @@ impl Sweeper {
     }
 
     /// Gives whether nothing is left that is too old.
-    async fn remove_old(&mut self) -> Result<bool, StoreError> {
+    async fn remove_old(&mut self, walks: &mut Walks) -> Result<bool, StoreError> {
         let shared = Arc::clone(&self.shared);
-        retention::remove_old(self.session.connection().await?, &shared).await
+        retention::remove_old(self.session.connection().await?, &shared, walks).await
     }
 }
 

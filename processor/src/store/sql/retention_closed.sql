@@ -1,17 +1,24 @@
--- Removes one slice of inbox rows older than the retention, with what hangs on them, only where
--- nothing of the event is open. An effect goes with the last event that owes it. Entities stay.
-WITH old AS (
-    SELECT i.key, i.effects
+-- Looks at some events older than the retention, from where the last look ended ($4, $5), and removes those that are this
+-- connector's and of which nothing is open, with what hangs on them. An effect goes with the last event that owes it.
+-- Entities stay.
+WITH looked AS MATERIALIZED (
+    SELECT i.key, i.first_seen_at
     FROM oncely.inbox AS i
+    WHERE i.first_seen_at >= coalesce($4::timestamptz, '-infinity')
+      AND (i.first_seen_at, i.key) > (coalesce($4::timestamptz, '-infinity'), $5::uuid)
+      AND i.first_seen_at < now() - make_interval(secs => $2::bigint / 1000.0)
+    ORDER BY i.first_seen_at, i.key
+    LIMIT $3
+), old AS (
+    SELECT i.key, i.effects
+    FROM looked
+    JOIN oncely.inbox AS i ON i.key = looked.key
     JOIN oncely.source AS s ON s.id = i.source
     WHERE s.connector = $1
-      AND i.first_seen_at < now() - make_interval(secs => $2::bigint / 1000.0)
       AND NOT EXISTS (SELECT FROM oncely.effect AS e
                       WHERE e.key = ANY(i.effects) AND e.settled_at IS NULL)
       AND NOT EXISTS (SELECT FROM oncely.parked AS p WHERE p.event = i.key AND p.closed_at IS NULL)
       AND i.outcome <> 'deferred'
-    ORDER BY i.first_seen_at
-    LIMIT $3
     FOR UPDATE OF i SKIP LOCKED
 ), owed AS (
     SELECT named.key, count(*) AS times
@@ -38,5 +45,12 @@ WITH old AS (
     DELETE FROM oncely.repeat AS r USING old WHERE r.key = old.key
 ), payloads AS (
     DELETE FROM oncely.payload AS p USING old WHERE p.event = old.key
+), removed AS (
+    DELETE FROM oncely.inbox AS i USING old WHERE i.key = old.key
+    RETURNING i.key
 )
-DELETE FROM oncely.inbox AS i USING old WHERE i.key = old.key
+SELECT looked.first_seen_at AS "seen_at!", looked.key AS "key!",
+       (SELECT count(*) FROM looked) AS "looked!", (SELECT count(*) FROM removed) AS "removed!"
+FROM looked
+ORDER BY looked.first_seen_at DESC, looked.key DESC
+LIMIT 1

@@ -2,7 +2,6 @@
 DELETE FROM oncely.outbox AS o
 USING (SELECT id FROM oncely.outbox
        WHERE connector = $1
-         AND created_at < now() - make_interval(secs => $2::bigint / 1000.0)
          AND finished_at < now() - make_interval(secs => $2::bigint / 1000.0)
        LIMIT $3
        FOR UPDATE SKIP LOCKED) AS old
