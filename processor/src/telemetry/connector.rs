@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncely_connectors::format::DecodeReason;
 use oncely_core::connector::{AfterWait, Connector, EffectBody};
 use oncely_core::decide::{Ending, ParkReason};
+use oncely_core::event::RejectReason;
 
 use super::effect::{EffectMetrics, at};
 use super::family::{Count, Level, Seconds, Sizes};
@@ -96,11 +98,26 @@ pub struct ConnectorMetrics {
     outbox: Vec<Count>,
 }
 
+/// Counters by cause begin at 0 with the connector: what rises from nothing has no increase that an alert could see.
+fn begin_reasons(families: &Families, connector: &str) {
+    let parked = ParkReason::ALL.map(ParkReason::as_str);
+    let rejected = RejectReason::ALL.map(RejectReason::as_str);
+    let unreadable = DecodeReason::ALL.map(DecodeReason::as_str);
+    for reason in parked {
+        families.events.with([connector, Ending::Quarantined.as_str(), reason]);
+    }
+    for reason in parked.into_iter().chain(rejected).chain(unreadable) {
+        families.events.with([connector, Ending::DeadLettered.as_str(), reason]);
+        families.dead_letters.with([connector, reason]);
+    }
+}
+
 impl ConnectorMetrics {
     pub(super) fn new(families: &Arc<Families>, shape: &ConnectorShape<'_>) -> Self {
         let name = shape.name;
         families.connector_info.with([name, shape.owner, shape.group]).set(1);
         families.kafka_fatal_errors.with([name]);
+        begin_reasons(families, name);
         if let Some(max) = shape.deferred_max {
             families.deferred_limit.with([name]).set(u64::from(max));
         }
@@ -393,6 +410,20 @@ mod tests {
             r#"oncely_effect_attempts_total{connector="invoices",effect="settle",result="throttled",type="http"} 1"#,
             r#"oncely_effects_finished_total{connector="invoices",effect="settle",result="skipped"} 5"#,
             r#"oncely_llm_tokens_total{connector="invoices",direction="output",model="small-1"} 34"#,
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn counters_by_cause_begin_at_nothing() {
+        let metrics = Metrics::new().unwrap();
+        drop(metrics.connector(&shape()));
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"oncely_events_total{connector="invoices",outcome="quarantined",reason="conflict"} 0"#,
+            r#"oncely_events_total{connector="invoices",outcome="dead_lettered",reason="missing_id"} 0"#,
+            r#"oncely_dead_letters_total{connector="invoices",reason="syntax"} 0"#,
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

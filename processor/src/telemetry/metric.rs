@@ -442,6 +442,80 @@ mod tests {
         }
     }
 
+    /// Expressions of the alerts, one text each.
+    fn expressions(alerts: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for alert in alerts.split("- alert: ").skip(1) {
+            let rest = alert.split("expr:").nth(1).unwrap();
+            let is_field = |line: &&str| {
+                ["for:", "labels:"].iter().any(|field| line.trim_start().starts_with(field))
+            };
+            let lines = rest.lines().take_while(|line| !is_field(line));
+            found.push(lines.collect::<Vec<_>>().join(" ").trim().trim_start_matches('|').to_owned());
+        }
+        found
+    }
+
+    /// Names before `=` in matchers, behind `by` and `on`.
+    fn labels_of(expression: &str) -> Vec<&str> {
+        let inside = |open: &'static str, close: char| {
+            expression.split(open).skip(1).filter_map(move |rest| rest.split(close).next())
+        };
+        let matched = inside("{", '}')
+            .flat_map(|matchers| matchers.split(','))
+            .map(|matcher| matcher.split(['=', '!']).next().unwrap());
+        let grouped = ["by (", "on ("].into_iter().flat_map(|open| inside(open, ')'));
+        matched.chain(grouped.flat_map(|names| names.split(','))).map(str::trim).collect()
+    }
+
+    #[test]
+    fn alerts_ask_for_labels_that_their_metrics_have() {
+        let deployed = deployed();
+        let (_, alerts) = deployed.iter().find(|(path, _)| path.ends_with("alerts.yaml")).unwrap();
+        let expressions = expressions(alerts);
+        assert_eq!(expressions.len(), alerts.matches("- alert: ").count());
+        for text in &expressions {
+            let balance = |open, close| text.matches(open).count() == text.matches(close).count();
+            assert!(balance('(', ')') && balance('{', '}') && balance('[', ']'), "{text}");
+            let used: Vec<Description> = (Metric::ALL.iter())
+                .map(|metric| metric.describe())
+                .filter(|one| {
+                    let end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+                    text.split(end).any(|word| word == one.name)
+                })
+                .collect();
+            assert!(!used.is_empty(), "{text}");
+            for label in labels_of(text) {
+                let has = used.iter().any(|one| one.labels.contains(&label));
+                assert!(has, "{label} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_person_is_called_for_whatever_waits_for_one() {
+        let deployed = deployed();
+        let (_, alerts) = deployed.iter().find(|(path, _)| path.ends_with("alerts.yaml")).unwrap();
+        let expressions = expressions(alerts).join("\n");
+        for metric in [
+            Metric::QuarantineOpen,
+            Metric::DeadLettersOpen,
+            Metric::DeferredLimit,
+            Metric::ConsumerLagSeconds,
+            Metric::KafkaFatalErrors,
+            Metric::BuildInfo,
+            Metric::ConnectorInfo,
+            Metric::PartitionsAssigned,
+        ] {
+            assert!(expressions.contains(metric.describe().name), "{metric:?}");
+        }
+        // A record that the brokers refuse has an alert and a runbook of its own.
+        for held in ["oncely_effects_open{", "oncely_effects_held_total["] {
+            let alert = alerts.split("- alert: ").find(|alert| alert.contains(held)).unwrap();
+            assert!(alert.contains(r#"oncely_effect_attempts_total{type="publish"}"#), "{alert}");
+        }
+    }
+
     #[test]
     fn the_dashboard_shows_every_metric() {
         let deployed = deployed();
