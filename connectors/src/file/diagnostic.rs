@@ -267,6 +267,15 @@ impl Findings {
         self.found.iter().any(|finding| severity(finding.fault.code) == Severity::Error)
     }
 
+    /// Whether something of this kind was found between these places.
+    pub(crate) fn has(&self, code: Code, within: Span) -> bool {
+        self.found.iter().any(|finding| {
+            let at = finding.fault.span;
+            finding.fault.code == code
+                && at.is_some_and(|at| within.start <= at.start && at.end <= within.end)
+        })
+    }
+
     /// One finding with its place, for whoever finds it later.
     pub(crate) fn placed(&self, fault: Fault, source: &Source<'_>) -> Diagnostic {
         located(fault.help(""), source, &self.hidden, &self.outline)

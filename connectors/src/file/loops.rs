@@ -112,7 +112,7 @@ fn way_back<'h>(hops: &'h [Hop], first: &Hop) -> Option<Vec<&'h Hop>> {
 fn told(all: &[Compiled], hop: &Hop, back: &[&Hop]) -> Option<Diagnostic> {
     let name = |index: usize| all.get(index).map(|one| &*one.connector.name).unwrap_or_default();
     let one = all.get(hop.from)?;
-    let (_, place) = one.published.iter().find(|(id, _)| *id == hop.effect)?;
+    let (_, place) = one.places.published.iter().find(|(id, _)| *id == hop.effect)?;
     let message = if back.is_empty() {
         format!("`{}` publishes to `{}`, which this connector reads", hop.effect, hop.topic)
     } else {

@@ -41,8 +41,17 @@ pub struct Compiled {
     pub file: String,
     pub tests: Vec<TestCase>,
     pub warnings: Vec<Diagnostic>,
+    places: Places,
+}
+
+/// Where things stand in the file that are compared with those of other files.
+#[derive(Clone, Debug, Default)]
+struct Places {
     /// Where effects say to which topic they publish, by their ids.
     published: Vec<(Box<str>, Diagnostic)>,
+    name: Option<Diagnostic>,
+    /// That of the group, else that of the name which it is made of.
+    group: Option<Diagnostic>,
 }
 
 /// How references without a value are taken.
@@ -154,13 +163,13 @@ pub fn compile_within(
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let source = Source { name: file, text };
     let mut findings = Findings::default();
-    let mut published = Vec::new();
-    let made = compile_into(&source, &mut findings, settings, (check, bounds), &mut published);
+    let mut places = Places::default();
+    let made = compile_into(&source, &mut findings, settings, (check, bounds), &mut places);
     let failed = findings.has_errors();
     let found = findings.into_diagnostics(&source);
     match made {
         Some((connector, tests)) if !failed => {
-            Ok(Compiled { connector, file: file.to_owned(), tests, warnings: found, published })
+            Ok(Compiled { connector, file: file.to_owned(), tests, warnings: found, places })
         }
         Some(_) | None => Err(found),
     }
@@ -171,7 +180,7 @@ fn compile_into(
     findings: &mut Findings,
     settings: &dyn SecretSource,
     (check, bounds): (Check, Bounds),
-    published: &mut Vec<(Box<str>, Diagnostic)>,
+    places: &mut Places,
 ) -> Option<(Connector, Vec<TestCase>)> {
     if source.text.len() > FILE_BYTES_MAX {
         let text = format!("the file has more than {FILE_BYTES_MAX} bytes");
@@ -194,7 +203,13 @@ fn compile_into(
     let mut compiler = compile::Compiler::new(source.clone(), findings, dir, settings, check);
     compiler.bounds = bounds;
     let made = compiler.connector(&raw, node.span);
-    published.extend(loops::places(&raw, findings, source));
+    places.published = loops::places(&raw, findings, source);
+    let placed = |span: Option<source::Span>, code| {
+        span.map(|span| findings.placed(Fault::new(code, span, ""), source))
+    };
+    let group = raw.source.get().and_then(|from| from.group.as_ref()?.span());
+    places.name = placed(raw.connector.span(), Code::ConnectorTaken);
+    places.group = placed(group.or(raw.connector.span()), Code::GroupTaken);
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
         findings.add(
@@ -289,18 +304,17 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
     for (index, one) in all.iter().enumerate() {
         let earlier = all.iter().take(index);
         for other in earlier {
-            let mut add = |code, text: String, help: &str| {
-                let mut findings = Findings::default();
-                findings.add(Fault::new(code, None, text).help(help));
-                let source = Source { name: &one.file, text: "" };
-                found.extend(findings.into_diagnostics(&source));
+            let mut add = |code, at: &Option<Diagnostic>, message: String, help: &str| {
+                let Some(place) = at.clone() else { return };
+                found.push(Diagnostic { code, message, help: help.to_owned(), ..place });
             };
             if one.connector.name == other.connector.name {
                 let text = format!(
                     "a connector called `{}` is in {}, too",
                     one.connector.name, other.file
                 );
-                add(Code::ConnectorTaken, text, "give one of them another name");
+                let help = "give one of them another name";
+                add(Code::ConnectorTaken, &one.places.name, text, help);
             } else if one.connector.source.group == other.connector.source.group {
                 let text = format!(
                     "consumer group `{}` is that of connector `{}` in {}, too",
@@ -308,7 +322,7 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
                 );
                 let help =
                     "each connector needs a group of its own, or they take records from each other";
-                add(Code::GroupTaken, text, help);
+                add(Code::GroupTaken, &one.places.group, text, help);
             }
         }
     }

@@ -378,9 +378,9 @@ fn two_connectors_in_one_group_take_records_from_each_other() {
     fs::create_dir_all(&dir).unwrap();
     let other = SMALL.replace("connector: small", "connector: other");
     let grouped = other.replace("[t] }", "[t], group: oncely.small }");
-    for (name, text, want) in [
-        ("one-group", &grouped, Code::GroupTaken),
-        ("one-name", &SMALL.to_owned(), Code::ConnectorTaken),
+    for (name, text, want, field) in [
+        ("one-group", &grouped, Code::GroupTaken, "source.group"),
+        ("one-name", &SMALL.to_owned(), Code::ConnectorTaken, "connector"),
     ] {
         let first = dir.join(format!("{name}-a.yaml"));
         let second = dir.join(format!("{name}-b.yaml"));
@@ -388,6 +388,8 @@ fn two_connectors_in_one_group_take_records_from_each_other() {
         fs::write(&second, text).unwrap();
         let found = load(&[first, second], &AllSecrets, Check::Live).unwrap_err();
         assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), [want]);
+        assert_eq!(found[0].field, field);
+        assert!(found[0].line > 0 && found[0].help.len() > 5, "{:?}", found[0]);
     }
     fs::remove_dir_all(&dir).unwrap();
 }

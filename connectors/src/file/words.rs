@@ -104,6 +104,25 @@ pub(super) fn unit_of(notation: &str) -> Option<&'static str> {
     }
 }
 
+/// The unit that is meant where a duration of this name stands without one; the others are seconds.
+pub(super) fn unit_in(field: &str, unit: &'static str) -> Option<&'static str> {
+    match (field, unit) {
+        ("dedupe" | "replay" | "results" | "parked", "s") => Some("d"),
+        ("window" | "max_elapsed", "s") => Some("h"),
+        _ => None,
+    }
+}
+
+/// How a number alone is written as what is meant.
+pub(super) fn with_unit(number: &str, unit: &str) -> String {
+    let all = match unit {
+        "s" | "h" | "d" => "`ms`, `s`, `m`, `h` and `d`",
+        "/s" => "`/s`, `/m` and `/h`",
+        _ => "`B`, `KiB` and `MiB`",
+    };
+    format!("write it with its unit: `{number}{unit}`; there are {all}")
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -125,8 +144,7 @@ macro_rules! word {
                         let parse: fn(&str) -> Option<$type> = $parse;
                         parse(text).ok_or_else(|| {
                             let bare = unit_of($name).filter(|_| is_number(text));
-                            let with_unit =
-                                bare.map(|unit| format!("write it with its unit: `{text}{unit}`"));
+                            let with_unit = bare.map(|unit| with_unit(text, unit));
                             let help = with_unit.as_deref().unwrap_or($help);
                             E::custom(format_args!("`{text}` is no {} | {help}", $name))
                         })

@@ -74,6 +74,11 @@ impl Compiler<'_> {
         }
     }
 
+    /// Whether a field in there is none: what is missing may be what was mistyped.
+    fn has_slip(&self, within: Span) -> bool {
+        self.findings.has(Code::UnknownField, within)
+    }
+
     /// Who reads a result must wait for it, and it must be recorded.
     pub(super) fn results(
         &mut self,
@@ -105,14 +110,23 @@ impl Compiler<'_> {
                         let help = format!("the effects of this file are {}", listed(&known));
                         Some(place(Fault::new(Code::UnknownEffect, span, text)).help(help))
                     }
+                    // What it waits for is not known: that is told already, and this may follow from it.
+                    Some(_) if waits_for_unknown(effect, &ids) => None,
                     Some(read) if !waits.contains(&read) => {
                         let text = format!("`{id}` reads `{path}` without waiting for `{name}`");
+                        let made = effects.iter().find(|rule| &*rule.id == name);
                         let help = match effect.after.as_ref().and_then(Field::get) {
+                            _ if made.is_some_and(|made| other_event(rule, made)) => format!(
+                                "`{id}` is owed by a later event than `{name}`: if it takes `{name}` back, write \
+                                 `compensate: {name}`, which waits for its outcome; else read what the event says"
+                            ),
                             None => format!("add `after: [{name}]` to `{id}`"),
                             Some(_) => format!("add `{name}` to the `after` of `{id}`"),
                         };
                         Some(place(Fault::new(Code::ResultNotThere, span, text)).help(help))
                     }
+                    // A field beside it is mistyped, and may be its `record`.
+                    Some(read) if raw.get(read).is_some_and(|(at, _)| self.has_slip(*at)) => None,
                     Some(read) => {
                         let made = effects.iter().find(|rule| &*rule.id == name);
                         let read = raw.get(read).map(|(_, effect)| *effect);
@@ -125,6 +139,34 @@ impl Compiler<'_> {
             }
         }
     }
+}
+
+/// Whether it says that it waits for, or takes back, what no effect is.
+fn waits_for_unknown(effect: &RawEffect, ids: &[&str]) -> bool {
+    let after = effect.after.as_ref().and_then(Field::get).into_iter().flatten();
+    let mut after = after.filter_map(Field::get).map(String::as_str);
+    let undone = match &effect.compensate {
+        None => None,
+        Some(Field::Invalid(_)) => return true,
+        Some(field) => field.get().and_then(|undone| match &undone.effect {
+            Some(effect) => effect.get().map(String::as_str),
+            None => undone.id.as_deref(),
+        }),
+    };
+    after.any(|name| !ids.contains(&name)) || undone.is_some_and(|name| !ids.contains(&name))
+}
+
+/// Whether the two are owed in different states, and so by different events: `after` orders effects of one.
+fn other_event(reader: &EffectRule, read: &EffectRule) -> bool {
+    let states = |rule: &EffectRule| {
+        let when = rule.when.as_ref();
+        when.map(|when| {
+            when.states_entered().iter().map(ToString::to_string).collect::<BTreeSet<_>>()
+        })
+        .unwrap_or_default()
+    };
+    let (mine, its) = (states(reader), states(read));
+    !mine.is_empty() && !its.is_empty() && mine.is_disjoint(&its)
 }
 
 /// A result that is read and that its effect does not record.

@@ -168,7 +168,7 @@ impl<'a> Compiler<'a> {
             let Some(topic) = self.plain(span, topic) else { continue };
             let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
             if topic.is_empty() || topic.len() > TOPIC_CHARS_MAX || !topic.chars().all(letters) {
-                let help = "topics are named one by one, of letters, digits, `.`, `_` and `-`";
+                let help = "topics are named one by one, of letters, digits, `.`, `_` and `-`; patterns are not read";
                 let finding = Fault::new(Code::BadName, span, "this is no topic's name");
                 self.add(finding.help(help));
             } else if topics.iter().any(|known| **known == *topic) {

@@ -1,7 +1,7 @@
 //! Repeats: the key that the provider knows, for how long, what follows from no answer, and the plan.
 
 use oncely_core::connector::{OnUnknown, Profile, Timeout};
-use oncely_core::effect::retry::Retry;
+use oncely_core::effect::retry::{Retry, RetryError};
 
 use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawEffect, RawIdempotency, RawUnknown};
@@ -115,14 +115,39 @@ impl Compiler<'_> {
         }
         let (base_ms, cap_ms) = backoff.map_or(BACKOFF_MS, |b| (b.base.0, b.cap.0));
         let attempts = attempts.map_or(ATTEMPTS, |(_, attempts)| *attempts);
+        let span = |field: Option<Span>| field.or(plan.map(|(span, _)| span)).unwrap_or(at);
+        let places = (
+            span(plan.and_then(|(_, plan)| plan.attempts.as_ref()?.span())),
+            span(plan.and_then(|(_, plan)| plan.backoff.as_ref()?.span())),
+        );
         let retry = Retry::new(attempts, base_ms, cap_ms, elapsed_ms);
-        retry
-            .map_err(|error| {
-                let span = plan.map_or(at, |(span, _)| span);
-                let help = "such as `retry: { backoff: 1s..10m, max_elapsed: 20h }`, which holds without it";
-                self.add(Fault::new(Code::RetryPlan, span, error.to_string()).help(help));
-            })
-            .ok()
+        retry.map_err(|_| self.no_plan(places, attempts, (base_ms, cap_ms))).ok()
+    }
+
+    /// All that makes no plan, each where it stands.
+    fn no_plan(
+        &mut self,
+        (of_attempts, of_backoff): (Span, Span),
+        attempts: u32,
+        (base_ms, cap_ms): (u64, u64),
+    ) {
+        let mut wrong = Vec::new();
+        if attempts == 0 {
+            let help = "write `1` to try once and never again; without it, `max_elapsed` alone ends the attempts";
+            wrong.push((of_attempts, RetryError::NoAttempt, help.to_owned()));
+        }
+        if base_ms == 0 {
+            let help = format!("begin with a wait: `1s..{}`", Millis(cap_ms.max(1_000)));
+            wrong.push((of_backoff, RetryError::NoBackoff, help));
+        }
+        if cap_ms < base_ms {
+            let help =
+                format!("the shorter one comes first: `{}..{}`", Millis(cap_ms), Millis(base_ms));
+            wrong.push((of_backoff, RetryError::CapBelowBase { base_ms, cap_ms }, help));
+        }
+        for (span, error, help) in wrong {
+            self.add(Fault::new(Code::RetryPlan, span, error.to_string()).help(help));
+        }
     }
 
     fn outlives(&mut self, raw: &RawEffect, span: Span, elapsed: Millis, window: u64, within: u64) {

@@ -8,15 +8,19 @@ use oncely_core::template::{Callable, TEXT_BYTES_MAX, TemplateError};
 use super::super::read::listed;
 
 /// What to write instead of an expression that was refused.
-pub(super) fn remedy(text: &str, error: &ExprError) -> String {
+/// `known` are the roots that can be read there.
+pub(super) fn remedy(text: &str, error: &ExprError, known: &[Root]) -> String {
     if text.contains("{{") {
         return "this field is an expression: write it without `{{ }}`".to_owned();
     }
     match error {
         ExprError::UnknownRoot { near: None, at, .. } => match dotted(text, *at) {
             name if name.is_empty() => roots(),
-            name => format!("quote it if it is a text: `\"{name}\"`"),
+            name => unrooted(&name, known),
         },
+        ExprError::UnknownRoot { at, .. } if known == [Root::Response] => {
+            unrooted(&dotted(text, *at), known)
+        }
         ExprError::UnknownRoot { .. } => roots(),
         ExprError::Syntax { .. } | ExprError::Parser => of_other_languages(text).unwrap_or_else(|| {
             "a path (`event.amount`) or CEL (`event.amount > 100 && event.kind == \"paid\"`)".to_owned()
@@ -58,6 +62,46 @@ pub(super) fn template_remedy(error: &TemplateError) -> String {
         TemplateError::UnknownName { what, .. } => {
             format!("{}s are Jinja's, such as {}", what.name(), listed(what.examples()))
         }
+    }
+}
+
+/// What a name means that begins with no root.
+fn unrooted(name: &str, known: &[Root]) -> String {
+    if known.contains(&Root::Response) {
+        return match of_answer(name) {
+            Some(path) => format!("write `{path}`"),
+            None => {
+                format!("what an answer holds stands in `response.json`: `response.json.{name}`")
+            }
+        };
+    }
+    let quoted = format!("quote it if it is a text: `\"{name}\"`");
+    if known.contains(&Root::Event) {
+        format!("write `event.{name}` if it stands in the event; {quoted}")
+    } else {
+        quoted
+    }
+}
+
+/// `json.id`, `res.json.id` and `body.id` as they are written here.
+fn of_answer(name: &str) -> Option<String> {
+    let members = Root::Response.members().unwrap_or_default();
+    let (first, rest) = name.split_once('.').unwrap_or((name, ""));
+    let second = rest.split('.').next().unwrap_or_default();
+    if members.contains(&first) {
+        return Some(format!("response.{name}"));
+    }
+    if members.contains(&second) {
+        return Some(format!("response.{rest}"));
+    }
+    match (first, rest) {
+        ("body" | "data" | "result" | "res" | "resp" | "answer", "") => {
+            Some("response.json".to_owned())
+        }
+        ("body" | "data" | "result" | "res" | "resp" | "answer", rest) => {
+            Some(format!("response.json.{rest}"))
+        }
+        _ => None,
     }
 }
 
@@ -150,7 +194,28 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> String {
-        remedy(text, &Expr::compile(text).unwrap_err())
+        remedy(text, &Expr::compile(text).unwrap_err(), &[])
+    }
+
+    #[test]
+    fn a_name_without_its_root_is_told_with_the_one_that_is_there() {
+        let said =
+            |text: &str, known: &[Root]| remedy(text, &Expr::compile(text).unwrap_err(), known);
+        for (slip, path) in [
+            ("json.id", "response.json.id"),
+            ("res.json.id", "response.json.id"),
+            ("body.id", "response.json.id"),
+            ("status", "response.status"),
+            ("body", "response.json"),
+        ] {
+            assert_eq!(said(slip, &[Root::Response]), format!("write `{path}`"));
+        }
+        assert!(said("charge", &[Root::Response]).contains("`response.json.charge`"));
+        let event = said("cents", &[Root::Event]);
+        assert_eq!(
+            event,
+            "write `event.cents` if it stands in the event; quote it if it is a text: `\"cents\"`"
+        );
     }
 
     #[test]

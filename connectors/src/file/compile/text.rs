@@ -1,7 +1,7 @@
 //! Expressions, templates and references inside the texts of a file.
 
 use oncely_core::connector::SecretText;
-use oncely_core::expr::{Expr, Path, Root, Scope as Values};
+use oncely_core::expr::{Expr, ExprError, Path, Root, Scope as Values};
 use oncely_core::template::{Target, Template, TemplateError, TextNode};
 
 use super::super::Check;
@@ -72,10 +72,13 @@ impl Compiler<'_> {
             Err(error) => {
                 let at = error.at().map_or(span, |at| self.inside(span, text, at));
                 let mut message = error.to_string();
-                if let Some(near) = error.near() {
+                // A root that cannot be read here was not meant.
+                let is_root = matches!(error, ExprError::UnknownRoot { .. });
+                let there = |near: &&str| scope.roots.iter().any(|root| root.name() == *near);
+                if let Some(near) = error.near().filter(|near| !is_root || there(near)) {
                     message.push_str(&format!(", did you mean `{near}`?"));
                 }
-                let help = slips::remedy(text, &error);
+                let help = slips::remedy(text, &error, scope.roots);
                 self.add(Fault::new(Code::Expression, at, message).help(help));
                 return None;
             }

@@ -99,8 +99,7 @@ impl Compiler<'_> {
             let Some(text) = self.plain(span, text) else { continue };
             if text.is_empty() || text.contains(['/', '*', '@', ' ', ',']) {
                 let finding = Fault::new(Code::BadName, span, "this is no host");
-                let help = "write `hooks.internal` for any of its ports, or `hooks.internal:8080`";
-                self.add(finding.help(help));
+                self.add(finding.help(host_of(&text)));
                 continue;
             }
             hosts.push(text.to_ascii_lowercase().into());
@@ -220,6 +219,25 @@ impl Compiler<'_> {
             self.add(finding.help("write `\"${secret:webhook-{{ tenant }}}\"`"));
         }
         template
+    }
+}
+
+/// What is allowed by a text that is no host.
+fn host_of(text: &str) -> String {
+    if text.contains('*') {
+        return "hosts are named one by one, without `*`: `[\"a.internal\", \"b.internal:8080\"]`"
+            .to_owned();
+    }
+    if text.contains([',', ' ']) {
+        return "each is an item of its own: `[\"a.internal\", \"b.internal:8080\"]`".to_owned();
+    }
+    match Url::parse(text) {
+        Ok(url) if url.has_host() => {
+            format!("a host has neither scheme nor path: `{}`", allowed_as(&url))
+        }
+        Ok(_) | Err(_) => {
+            "write `hooks.internal` for any of its ports, or `hooks.internal:8080`".to_owned()
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::super::advice::{available_fields, available_words, instead_of};
 use super::super::diagnostic::{Code, Fault, Finding, Findings, PLANNED};
 use super::super::node::{Name, Node, NodeKind};
 use super::super::source::Span;
-use super::super::words::{Millis, unit_of};
+use super::super::words::{Millis, unit_in, unit_of, with_unit};
 use super::{ENTRIES, FIELD, LATER, TREE, listed};
 
 /// Why a node is no such value.
@@ -78,6 +78,8 @@ impl de::Error for ReadError {
     }
 }
 
+const BELOW_ZERO: &str = "a negative number never means \"no limit\": write one from 0 on, or leave the field out \
+                          for what holds without it";
 const A_LIST: &str = "a list";
 const A_NUMBER: &str = "a whole number, not below zero";
 
@@ -142,7 +144,11 @@ impl NodeReader<'_, '_> {
                 Some(format!("write `{{ total: {text} }}`"))
             }
             ("timeout", NodeKind::Int(_)) => Some("write `{ total: 5s }`".to_owned()),
-            ("topics", NodeKind::Text(text)) => Some(format!("write `[{text}]`")),
+            ("topics", NodeKind::Text(text)) if text.contains(['*', '^', '?']) => Some(
+                "topics are named one by one, and patterns are not read: `[bakery.orders.v1]`"
+                    .to_owned(),
+            ),
+            ("topics" | "fingerprint", NodeKind::Text(text)) => Some(format!("write `[{text}]`")),
             _ => None,
         }
     }
@@ -171,6 +177,11 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
             }
         };
         read.map_err(|mut error| {
+            if matches!(&self.node.kind, NodeKind::Int(number) if *number < 0)
+                && error.span.is_none()
+            {
+                error.help = BELOW_ZERO.to_owned();
+            }
             let is_list = error.code == Code::WrongType && error.span.is_none();
             if let Some(help) = self.short_form().filter(|_| is_list) {
                 error.help = help;
@@ -192,7 +203,16 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        let NodeKind::Map(all) = &self.node.kind else { return Err(self.wrong(&visitor)) };
+        let NodeKind::Map(all) = &self.node.kind else {
+            let mut error = self.wrong(&visitor);
+            // A version is mostly a path alone.
+            if let (Some("version"), NodeKind::Text(text)) =
+                (self.name.map(|name| name.text.as_str()), &self.node.kind)
+            {
+                error.help = format!("write `{{ from: {text} }}`");
+            }
+            return Err(error);
+        };
         let mut members = std::collections::VecDeque::with_capacity(all.len());
         for member in all {
             if fields.contains(&member.0.text.as_str()) {
@@ -278,7 +298,12 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
                     && let Some(unit) = unit_needed(&visitor)
                 {
                     let mut error = self.wrong(&visitor);
-                    error.help = format!("write it with its unit: `{number}{unit}`");
+                    let unit = self.name.and_then(|name| unit_in(&name.text, unit)).unwrap_or(unit);
+                    error.help = if *number < 0 {
+                        BELOW_ZERO.to_owned()
+                    } else {
+                        with_unit(&number.to_string(), unit)
+                    };
                     return Err(error);
                 }
                 let mut error = self.wrong(&"a text");
