@@ -177,6 +177,23 @@ impl Shown {
         self.total >= COUNTED_MAX
     }
 
+    /// Whether there are more than are shown.
+    pub(super) fn is_cut(self) -> bool {
+        self.rest_at_least() > 0
+    }
+
+    /// How many are not shown, as far as they were counted.
+    pub(super) fn rest_at_least(self) -> i64 {
+        let rows = i64::try_from(self.rows).unwrap_or(i64::MAX);
+        self.total.saturating_sub(rows).max(0)
+    }
+
+    /// `5`, `at least 5`.
+    pub(super) fn rest(self) -> String {
+        let least = if self.is_bound() { "at least " } else { "" };
+        format!("{least}{}", self.rest_at_least())
+    }
+
     /// `2 rows`, `showing 2 of 7 rows`, `showing 2 of at least 100000 rows`.
     pub(super) fn text(self, one: &str) -> String {
         if usize::try_from(self.total).is_ok_and(|total| total <= self.rows) {

@@ -10,6 +10,8 @@ use serde_json::Value;
 use super::answer::{Answer, Output};
 use super::*;
 
+mod names;
+
 /// A cluster with the schema in it, and a runtime to talk to it.
 struct World {
     runtime: tokio::runtime::Runtime,
@@ -141,9 +143,10 @@ fn the_commands_on_a_real_database() {
     assert_eq!(world.oncely(&["explain", "in_2", "--tenant", "acct_7"]).exit, Exit::Failed);
 
     every_tenant(&world);
-    cut_lists(&world);
+    names::cut_lists(&world);
     resolving(&world);
     resolving_many(&world);
+    names::that_nobody_has(&world);
     accepting(&world);
     counting(&world);
     orphaned(&world);
@@ -174,35 +177,6 @@ fn every_tenant(world: &World) {
     assert_eq!(found(&["--tenant", "acct_8"]), "invoice-paid/acct_8");
     assert_eq!(found(&["--connector", "other"]), "other/");
     world.sql("DELETE FROM oncely.inbox WHERE tenant <> 'acct_7'");
-}
-
-/// Of how many rows a list is, and names that nobody knows.
-fn cut_lists(world: &World) {
-    let cut = world.oncely(&["effects", "list", "--limit", "1"]);
-    assert!(cut.text.ends_with("showing 1 of 2 effects; --limit shows more\n"), "{}", cut.text);
-    assert_eq!((&cut.json["total"], &cut.json["total_is_at_least"]), (&2.into(), &false.into()));
-    for list in ["dlq", "quarantine", "deferred", "outbox"] {
-        let args = [list, "list", "--limit", "1", "--connector", "invoice-paid"];
-        assert_eq!(world.oncely(&args).json["total"], u8::from(list == "quarantine"), "{list}");
-    }
-    let change = ["--connector", "invoice-payd", "--reason", "x", "--yes"];
-    for args in [
-        &["effects", "list"][..],
-        &["effects", "resolve", "--as", "done"],
-        &["dlq", "list"],
-        &["quarantine", "discard"],
-        &["deferred", "list"],
-        &["deferred", "release"],
-        &["outbox", "list"],
-        &["outbox", "retry"],
-        &["webhooks", "list"],
-        &["explain", "in_1"],
-    ] {
-        let reads = args.contains(&"list") || args.contains(&"explain");
-        let more = if reads { &change[..2] } else { &change[..] };
-        let told = world.try_oncely(&[args, more].concat()).unwrap_err().to_string();
-        assert!(told.contains("did you mean invoice-paid?"), "{args:?}: {told}");
-    }
 }
 
 fn resolving(world: &World) {
@@ -299,6 +273,40 @@ fn resolving_many(world: &World) {
     let rest = resolve(&["--all", "--state", "held"], &[]);
     assert_eq!(rest.json["changed"], 3, "{}", rest.text);
     assert_eq!(audited(), 4, "one audit row each");
+    insert(25, 2, "settle", "held", 5);
+    insert(26, 2, "settle", "held", 4);
+    let cut = resolve(&["--connector", "invoice-paid", "--limit", "1"], &["--dry-run"]);
+    assert!(cut.text.contains("1 more are meant, and were not looked at"), "{}", cut.text);
+    assert_eq!((&cut.json["changed"], &cut.json["more"]), (&1.into(), &1.into()));
+    let all = resolve(&["--connector", "invoice-paid"], &["--dry-run"]);
+    assert_eq!((&all.json["changed"], &all.json["more"]), (&2.into(), &0.into()), "{}", all.text);
+    // Never sent: no attempt was begun, and none of its records may be on its way.
+    world.sql(&format!(
+        "UPDATE oncely.effect SET first_sent_at = now() WHERE key = '{}';
+         UPDATE oncely.effect SET status = 'waiting', due_at = 'infinity' WHERE key = '{}'",
+        effect_key(25),
+        effect_key(26)
+    ));
+    let never = resolve(&["--never-sent", "--effect", "settle"], &["--dry-run"]);
+    let keys =
+        never.json["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap());
+    assert_eq!(keys.collect::<Vec<_>>(), [effect_key(23).wire()], "{}", never.text);
+    let listed = world.oncely(&["effects", "list", "--never-sent", "--effect", "settle"]);
+    assert_eq!(listed.json["total"], 1, "{}", listed.text);
+    // What is to be sent now goes when its lane lets it through.
+    world.sql(&format!(
+        "INSERT INTO oncely.attempt (effect, fence, worker, outcome)
+            VALUES ('{0}', 1, '{0}', 'halted');
+         UPDATE oncely.effect SET attempts = 1 WHERE key = '{0}'",
+        effect_key(25)
+    ));
+    let key = effect_key(25).wire();
+    let retry = ["effects", "resolve", &key, "--as", "retry", "--reason", "key mended", "--yes"];
+    let retried = world.oncely(&retry).text;
+    assert!(
+        retried.contains("the lane of settle is halted") && retried.contains("30 s"),
+        "{retried}"
+    );
     let waiting = effect_key(23).wire();
     let two = resolve(&[&waiting, &effect_key(20).wire()], &[]);
     assert_eq!(
@@ -396,6 +404,18 @@ fn orphaned(world: &World) {
     let said: Vec<_> = looked.iter().map(|looked| looked.wrong.clone().unwrap()).collect();
     assert!(looked.iter().all(|looked| looked.warns));
     assert!(said.len() == 1 && said[0].starts_with("1 notify would be orphaned"), "{said:?}");
+    // Of a connector that other files may have: what is orphaned already is wrong, and nothing else.
+    let looked = world.runtime.block_on(validate::orphans(&context, &[], false));
+    assert!(looked.len() == 1 && looked[0].warns, "{:?}", looked[0].wrong);
+    let has = |effects: &str| {
+        let set = format!("UPDATE oncely.connector SET effects = '{effects}'");
+        world.sql(&format!("{set} WHERE name = 'invoice-paid'"));
+    };
+    has("{settle,receipt,notify}");
+    let looked = world.runtime.block_on(validate::orphans(&context, &[], false));
+    let what = &looked[0].what;
+    assert!(looked[0].wrong.is_none() && what.contains("1 settle, which none"), "{what}");
+    has("{settle}");
     let looked = world.runtime.block_on(validate::orphans(&context, &[], true));
     let said = looked[0].wrong.clone().unwrap();
     assert!(said.starts_with("1 notify, 1 receipt, 1 settle would be orphaned"), "{said}");

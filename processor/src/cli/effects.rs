@@ -12,7 +12,7 @@ use super::answer::{
 };
 use super::context::Context;
 use super::exit::CliError;
-use super::known;
+use super::known::{self, Named};
 use super::moment;
 use super::resolve::Resolve;
 use crate::store::admin::effects::{self, AttemptRow, Bytes, EffectRow, Filter};
@@ -48,7 +48,8 @@ rejected or skipped.
   lookup     ask the provider now, where the file has a `lookup` for it
   rejected   it will not happen: a dead letter; effects after it are skipped
   skipped    it is not wanted: effects after it are skipped as well
-Filters mean held effects only, unless --state says otherwise. Each effect is resolved by itself, oldest
+Filters mean held effects only, unless --state says otherwise; with --orphaned or --never-sent they mean
+whatever is open. Each effect is resolved by itself, oldest
 first, with an audit row of its own; one that cannot be, that was tried or changed since it was listed,
 or whose lane is locked is left as it is, and the answer says why.
 
@@ -58,6 +59,7 @@ Examples:
   oncely effects resolve ef_5f0c2f6a9c1d4e0b8a7d6c5b4a392817 --as retry --reason 'INC-7' --dry-run
   oncely effects resolve --connector invoice-paid --effect receipt --sent-from 2h --as retry \\
       --reason 'the mail relay refused all of them' --dry-run
+  oncely effects resolve --orphaned --never-sent --connector invoice-paid --as skipped --reason INC-7
   oncely effects resolve --all --state held --as done --reason INC-7"
     )]
     Resolve(Resolve),
@@ -83,16 +85,19 @@ pub(super) struct List {
     /// Only orphaned ones: no connector file that runs has them any more
     #[arg(long)]
     orphaned: bool,
+    /// Only open ones that were never sent: no attempt was ever begun, and no record of theirs lies in the outbox
+    #[arg(long)]
+    never_sent: bool,
     /// Only those that came to be owed then or later
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     from: Option<DateTime<Utc>>,
     /// Only those that came to be owed before
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     to: Option<DateTime<Utc>>,
-    /// Only those that were sent last then or later
+    /// Only those whose last attempt was begun then or later, which is written down before it is sent
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     sent_from: Option<DateTime<Utc>>,
-    /// Only those that were sent last before
+    /// Only those whose last attempt was begun before
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     sent_to: Option<DateTime<Utc>>,
     /// Rows at most
@@ -146,6 +151,7 @@ impl List {
             tenant: self.tenant,
             business_id: self.business_id,
             orphaned: self.orphaned,
+            never_sent: self.never_sent,
             from: self.from,
             to: self.to,
             sent_from: self.sent_from,
@@ -161,7 +167,11 @@ impl List {
         } else {
             Shown::all(rows.len())
         };
-        Ok(listed(&rows, shown))
+        let answer = listed(&rows, shown);
+        if !rows.is_empty() {
+            return Ok(answer);
+        }
+        Ok(known::hint(&mut connection, &Named::of(&filter)).await?.add_to(answer))
     }
 }
 
@@ -316,8 +326,8 @@ fn shown_whole(row: &EffectRow, attempts: &[AttemptRow], bytes: &Bytes) -> Answe
         ("answer", row.status_code.map(|code| code.to_string()).unwrap_or_default()),
         ("owed since", time(row.created_at)),
         ("due", time_or_none(row.due_at)),
-        ("first sent", time_or_none(row.first_sent_at)),
-        ("last sent", time_or_none(row.last_sent_at)),
+        ("first try", time_or_none(row.first_sent_at)),
+        ("last try", time_or_none(row.last_sent_at)),
         ("settled", time_or_none(row.settled_at)),
         ("after", after),
     ]);

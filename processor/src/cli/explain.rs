@@ -53,7 +53,7 @@ impl Explain {
             }
         }
         if found.is_empty() {
-            return Ok(self.unknown());
+            return Ok(self.unknown(&self.others(&mut connection, &connectors).await));
         }
         Ok(self.answer(&found, cut_off.as_deref()))
     }
@@ -101,18 +101,35 @@ impl Explain {
         Ok(())
     }
 
-    fn unknown(&self) -> Answer {
+    /// Tenants that own the id where the one that was named does not; none where that cannot be found out.
+    async fn others(&self, connection: &mut PgConnection, of: &[ConnectorRow]) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.tenant.is_some() {
+            drop(self.of_all(connection, of, &mut found).await);
+        }
+        found.into_iter().map(|found| found.tenant).collect()
+    }
+
+    fn unknown(&self, others: &[String]) -> Answer {
         let whose = self.tenant.as_ref().map_or_else(
             || "of any tenant".to_owned(),
             |tenant| format!("of tenant {}", shown(tenant)),
         );
+        let other = match others {
+            [] => String::new(),
+            [none] if none.is_empty() => "; without a tenant it is".to_owned(),
+            others => {
+                let others: Vec<String> = others.iter().map(|tenant| shown(tenant)).collect();
+                format!("; it is of tenant {}", others.join(", "))
+            }
+        };
         let text = format!(
             "nothing is on record {whose} under {:?}: the id is what `identity.id` gives, in full; \
              records that were ignored leave no trace, and those that could not be read have no id \
-             (oncely dlq list)",
+             (oncely dlq list){other}",
             self.business_id
         );
-        let json = json!({ "business_id": self.business_id, "found": [] });
+        let json = json!({ "business_id": self.business_id, "found": [], "other_tenants": others });
         Answer { exit: Exit::Failed, ..Answer::new(text, json) }
     }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::answer::{Answer, counted, shown, time, whole_table};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
+use super::known::Hint;
 use crate::kafka::TopicPartition;
 use crate::store::admin::progress::{self, Accepted, At, Filter, ProgressRow, Wanted};
 use crate::store::progress::END_UNKNOWN;
@@ -106,7 +107,17 @@ impl Progress {
                 let mut connection = context.connect("progress").await?;
                 let rows = progress::list(&mut connection, &filter).await?;
                 let ends = ends_of(context, &rows).await;
-                Ok(listed(&rows, &ends))
+                let answer = listed(&rows, &ends);
+                if !rows.is_empty() {
+                    return Ok(answer);
+                }
+                let all = progress::list(&mut connection, &Filter::default()).await?;
+                let groups: Vec<String> = all.iter().map(|row| row.group_name.clone()).collect();
+                let topics: Vec<String> = all.into_iter().map(|row| row.topic).collect();
+                let mut hint = Hint::default();
+                hint.name("no position is on record of group", filter.group.as_deref(), &groups);
+                hint.name("no position is on record of topic", filter.topic.as_deref(), &topics);
+                Ok(hint.add_to(answer))
             }
             Self::Accept(accept) => accept.run(context).await,
         }

@@ -3,16 +3,18 @@
 use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use oncely_connectors::format;
+use oncely_core::effect::circuit;
+use oncely_core::effect::next::HALT_MS;
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use oncely_core::render::json::to_text;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, counted, shown, table};
+use super::answer::{Answer, Shown, counted, is_full, shown, table};
 use super::context::{ChangeArgs, Context};
 use super::effects::{Asked, id, key, state_asked};
 use super::exit::{CliError, Exit, of_store};
-use super::known;
+use super::known::{self, Named};
 use super::moment;
 use super::print::chain;
 use crate::store::admin::Change;
@@ -52,7 +54,8 @@ struct Filters {
     /// Only with this effect id of the connector file
     #[arg(long, value_name = "ID", group = "which", conflicts_with = "keys")]
     effect: Option<String>,
-    /// Only in this state, or `halted`; may be given more than once [default: held]
+    /// Only in this state, or `halted`; may be given more than once [default: held; any open one with
+    /// --orphaned or --never-sent]
     #[arg(long, alias = "status", value_name = "STATE", value_parser = state_asked,
           group = "which", conflicts_with = "keys")]
     state: Vec<Asked>,
@@ -62,6 +65,12 @@ struct Filters {
     /// Only of this tenant
     #[arg(long, group = "which", conflicts_with = "keys")]
     tenant: Option<String>,
+    /// Only orphaned ones: no connector file that runs has them any more
+    #[arg(long, group = "which", conflicts_with = "keys")]
+    orphaned: bool,
+    /// Only those that were never sent: no attempt was ever begun, and no record of theirs lies in the outbox
+    #[arg(long, group = "which", conflicts_with = "keys")]
+    never_sent: bool,
     /// Only those that came to be owed then or later (2026-11-01T00:00Z, 2026-11-01, 2h)
     #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
           conflicts_with = "keys")]
@@ -70,11 +79,12 @@ struct Filters {
     #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
           conflicts_with = "keys")]
     to: Option<DateTime<Utc>>,
-    /// Only those that were sent last then or later: for a time in which the provider is known to have failed
+    /// Only those whose last attempt was begun then or later: for a time in which the provider is known to
+    /// have failed
     #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
           conflicts_with = "keys")]
     sent_from: Option<DateTime<Utc>>,
-    /// Only those that were sent last before
+    /// Only those whose last attempt was begun before
     #[arg(long, value_name = "TIME", value_parser = moment::parse, group = "which",
           conflicts_with = "keys")]
     sent_to: Option<DateTime<Utc>>,
@@ -95,7 +105,9 @@ impl Filters {
                 Asked::Halted => None,
             })
             .collect();
-        if self.state.is_empty() {
+        if self.state.is_empty() && (self.orphaned || self.never_sent) {
+            statuses.extend(Status::ALL.into_iter().filter(|status| !status.is_final()));
+        } else if self.state.is_empty() {
             statuses.push(Status::Held);
         }
         Filter {
@@ -105,7 +117,8 @@ impl Filters {
             effect: self.effect,
             tenant: self.tenant,
             business_id: self.business_id,
-            orphaned: false,
+            orphaned: self.orphaned,
+            never_sent: self.never_sent,
             from: self.from,
             to: self.to,
             sent_from: self.sent_from,
@@ -197,28 +210,51 @@ impl Resolve {
             let text = "--result goes with one KEY only: each effect has an answer of its own";
             return Err(CliError::Usage(text.to_owned()));
         }
-        let rows = if self.keys.is_empty() {
-            effects::list(&mut connection, &self.filters.clone().filter()).await?
-        } else {
-            let keys = self.keys.iter().map(|text| key(text)).collect::<Result<Vec<_>, _>>()?;
-            named(&mut connection, &keys).await?
-        };
-        if rows.is_empty() {
-            return Err(CliError::Failed("no effect is meant by this".to_owned()));
-        }
+        let (rows, meant) = self.meant(&mut connection).await?;
         if !change.dry_run && !context.yes {
             // What is asked about is what would be done now.
             let dry = Change { dry_run: true, ..change.clone() };
             let would = each(&mut connection, rows.clone(), &resolution, &dry).await;
             let count = would.changed();
             if count == 0 || would.stopped.is_some() {
-                return Ok(self.many(&would, true));
+                return Ok(self.many(&would, meant, true));
             }
             let (what, word) = (counted(count, "effect"), self.word.as_str());
-            context.confirm(&format!("Resolve {what} as {word}?"))?;
+            let more = meant.map(|meant| format!(" ({} more are meant)", meant.rest()));
+            context.confirm(&format!("Resolve {what}{} as {word}?", more.unwrap_or_default()))?;
         }
         let outcome = each(&mut connection, rows, &resolution, &change).await;
-        Ok(self.many(&outcome, change.dry_run))
+        let mut answer = self.many(&outcome, meant, change.dry_run);
+        let changed = outcome.spoken.iter().filter(|one| one.left().is_none());
+        let mut now: Vec<EffectRow> = changed.map(|one| one.row.clone()).collect();
+        if self.word == Word::Retry && !change.dry_run && outcome.stopped.is_none() {
+            let keys: Vec<Key> = now.iter().map(|row| row.key).collect();
+            now = effects::of_keys(&mut connection, &keys).await?;
+        }
+        self.tell_when(&mut answer, &now);
+        Ok(answer)
+    }
+
+    /// The effects that are meant; and where `--limit` leaves some of them out, how many there are.
+    async fn meant(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<(Vec<EffectRow>, Option<Shown>), CliError> {
+        if !self.keys.is_empty() {
+            let keys = self.keys.iter().map(|text| key(text)).collect::<Result<Vec<_>, _>>()?;
+            return Ok((named(connection, &keys).await?, None));
+        }
+        let filter = self.filters.clone().filter();
+        let rows = effects::list(connection, &filter).await?;
+        if rows.is_empty() {
+            let hint = known::hint(connection, &Named::of(&filter)).await?;
+            return Err(CliError::Failed(hint.behind("no effect is meant by this")));
+        }
+        if !is_full(rows.len(), filter.limit) {
+            return Ok((rows, None));
+        }
+        let meant = Shown::of(rows.len(), effects::count(connection, &filter).await?);
+        Ok((rows, meant.is_cut().then_some(meant)))
     }
 
     async fn one(
@@ -239,10 +275,31 @@ impl Resolve {
         let mut tx = connection.begin().await.map_err(StoreError::from)?;
         let resolved = resolve(&mut tx, &seen, resolution, change).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        self.answer(key, &resolved)
+        let mut answer = self.answer(key, &resolved)?;
+        if let Resolved::From { .. } = resolved {
+            let now = if change.dry_run {
+                vec![seen]
+            } else {
+                effects::of_keys(connection, &[key]).await?
+            };
+            self.tell_when(&mut answer, &now);
+        }
+        Ok(answer)
     }
 
-    fn many(&self, outcome: &Outcome, dry_run: bool) -> Answer {
+    /// Adds when those go that are to be sent now and whose lane lets few calls through.
+    fn tell_when(&self, answer: &mut Answer, rows: &[EffectRow]) {
+        let Some(when) = (self.word == Word::Retry).then(|| lane_tries(rows)).flatten() else {
+            return;
+        };
+        answer.text = format!("{}\n{when}\n", answer.text.trim_end());
+        if let Some(members) = answer.json.as_object_mut() {
+            members.insert("lane".to_owned(), when.into());
+        }
+    }
+
+    /// `meant`: how many there are, where the limit left some out.
+    fn many(&self, outcome: &Outcome, meant: Option<Shown>, dry_run: bool) -> Answer {
         let spoken = &outcome.spoken;
         let header = ["key", "connector", "effect", "id", "was", "left as it is"];
         let cells = spoken.iter().take(SHOWN_MAX).map(|one| {
@@ -269,6 +326,12 @@ impl Resolve {
         } else {
             format!("resolved {count} as {word}{rest}\n")
         });
+        if let Some(meant) = meant {
+            text.push_str(&format!(
+                "{} more are meant, and were not looked at (--limit)\n",
+                meant.rest()
+            ));
+        }
         let stopped = outcome.stopped.as_ref().map(|error| chain(error));
         if let Some(why) = &stopped {
             text.push_str(&format!("stopped before the end: {why}\n"));
@@ -289,6 +352,7 @@ impl Resolve {
             .collect();
         let json = json!({
             "rows": rows,
+            "more": meant.map_or(0, Shown::rest_at_least),
             "changed": changed,
             "resolved_as": word,
             "dry_run": dry_run,
@@ -348,6 +412,30 @@ impl Resolve {
             }
         }
     }
+}
+
+/// When effects go whose time has come, where their lanes let one call at a time through.
+fn lane_tries(rows: &[EffectRow]) -> Option<String> {
+    let (refused, away): (Vec<_>, Vec<_>) = (rows.iter())
+        .filter(|row| row.halted || row.circuit.is_some())
+        .partition(|row| row.circuit.as_deref() != Some("outage"));
+    let line = |rows: &[&EffectRow], why: &str, pause_ms: u64| {
+        let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let (names, pause_s) = (names.join(", "), pause_ms.div_ceil(1_000));
+        format!(
+            "the lane of {names} {why}: one call at a time tries, {pause_s} s after the last one at \
+             most, oldest first; the others go once one has got through"
+        )
+    };
+    let lines = [
+        (refused, "is halted, since credentials or configuration were refused", HALT_MS),
+        (away, "waits, since the provider does not answer", circuit::PAUSE_MS_MAX),
+    ];
+    let lines = lines.iter().filter(|(rows, ..)| !rows.is_empty());
+    let lines: Vec<String> = lines.map(|(rows, why, ms)| line(rows, why, *ms)).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// The effects of these keys; one that is not there is an error, since it may be a slip.

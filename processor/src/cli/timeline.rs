@@ -276,12 +276,33 @@ fn stands(effect: &EffectRow) -> Entry {
     entry(None, &effect.name, detail, &effect.status.as_str().to_uppercase())
 }
 
+/// What a replay has added: `receipt ef_…`. Of one that was made before keys were put on record, the names alone.
+fn replayed(row: &AuditEntry) -> Option<String> {
+    if !row.action.starts_with("replay ") {
+        return None;
+    }
+    let detail: serde_json::Value = serde_json::from_str(&row.detail).ok()?;
+    let texts = |name: &str| -> Vec<String> {
+        let texts = detail.get(name).and_then(|value| value.as_array());
+        let texts = texts.into_iter().flatten().filter_map(|value| value.as_str());
+        texts.map(shown).collect()
+    };
+    let mut keys = texts("keys").into_iter();
+    let added = texts("effects").into_iter().map(|name| match keys.next() {
+        Some(key) => format!("{name} {key}"),
+        None => name,
+    });
+    let added: Vec<String> = added.collect();
+    (!added.is_empty()).then(|| added.join(", "))
+}
+
 fn by_hand(row: &AuditEntry, effects: &[EffectRow]) -> Entry {
     let effect = effects.iter().find(|effect| {
         row.subject.is_some_and(|subject| subject.as_bytes() == effect.key.as_bytes())
     });
     let what = effect.map_or("by hand", |effect| effect.name.as_str());
-    let detail = format!("{} by {}: {}", row.action, shown(&row.actor), shown(&row.reason));
+    let of = replayed(row).map(|of| format!(" of {of}")).unwrap_or_default();
+    let detail = format!("{}{of} by {}: {}", row.action, shown(&row.actor), shown(&row.reason));
     entry(Some(row.at), what, detail, "BY HAND")
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Validate {
 
 /// One thing that was looked at outside the files.
 pub(super) struct Looked {
-    what: String,
+    pub(super) what: String,
     pub(super) wrong: Option<String>,
     /// What is wrong is a warning.
     pub(super) warns: bool,
@@ -213,7 +213,7 @@ pub(super) async fn orphans(context: &Context, compiled: &[Compiled], is_all: bo
         let mut connection = context.connect("validate").await?;
         Ok::<_, CliError>(open::owed(&mut connection).await?)
     };
-    let owed = match owed.await {
+    let owed: Vec<Owed> = match owed.await {
         Ok(owed) => owed,
         Err(error) => return vec![Looked::failed("open effects".to_owned(), &error)],
     };
@@ -222,19 +222,29 @@ pub(super) async fn orphans(context: &Context, compiled: &[Compiled], is_all: bo
         let connector = compiled.iter().find(|one| *one.connector.name == *owed.connector);
         let has =
             |one: &Compiled| one.connector.effects.iter().any(|rule| *rule.id == *owed.effect);
-        if connector.map_or(is_all, |one| !has(one)) {
+        if connector.is_none_or(|one| !has(one)) {
             left.entry(owed.connector.clone()).or_default().push(owed);
         }
     }
     let looked = left.into_iter().map(|(connector, owed)| {
         let named: Vec<_> =
             owed.iter().map(|owed| format!("{} {}", owed.count, owed.effect)).collect();
+        let what = format!("open effects of {connector}");
+        let here = compiled.iter().any(|one| *one.connector.name == connector);
+        if !is_all && !here && owed.iter().all(|owed| !owed.orphaned) {
+            // It is not orphaned yet: other files, which these have nothing to do with, may be run.
+            let what = format!(
+                "{what}: {}, which none of these files has: orphaned unless other files that run have them",
+                named.join(", ")
+            );
+            return Looked::new(what, None);
+        }
         let wrong = format!(
             "{} would be orphaned, since no file has them any more: let them settle before this runs, \
              keep them in the file, or resolve them (oncely effects list --connector {connector})",
             named.join(", ")
         );
-        Looked { warns: true, ..Looked::new(format!("open effects of {connector}"), Some(wrong)) }
+        Looked { warns: true, ..Looked::new(what, Some(wrong)) }
     });
     looked.collect()
 }

@@ -13,7 +13,7 @@ pub const OUTAGE_AFTER: u32 = 20;
 /// The first wait before a call tries whether it is over; doubled after each that fails.
 const PAUSE_MS: u64 = 500;
 /// The longest wait between two such calls.
-const PAUSE_MS_MAX: u64 = 30_000;
+pub const PAUSE_MS_MAX: u64 = 30_000;
 
 /// What a call said of its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

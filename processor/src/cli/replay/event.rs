@@ -238,6 +238,7 @@ async fn again(
     let detail = BTreeMap::from([
         ("request", json!(rules.request)),
         ("effects", effects.iter().map(|(_, id)| id.as_str()).collect()),
+        ("keys", effects.iter().map(|(key, _)| key.wire()).collect()),
         ("connector", json!(*connector.name)),
         ("file", json!(rules.file)),
     ]);

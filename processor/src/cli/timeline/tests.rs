@@ -47,6 +47,23 @@ fn effect(n: u8, name: &str, status: Status) -> EffectRow {
     }
 }
 
+#[test]
+fn a_rerun_names_what_it_has_added() {
+    let entry = |detail: &str| AuditEntry {
+        at: at(0),
+        subject: None,
+        actor: "ana".to_owned(),
+        action: "replay --effects rerun".to_owned(),
+        reason: "INC-7".to_owned(),
+        detail: detail.to_owned(),
+    };
+    let told = by_hand(&entry(r#"{"effects": ["receipt"], "keys": ["ef_11"]}"#), &[]);
+    assert_eq!(told.detail, "replay --effects rerun of receipt ef_11 by ana: INC-7");
+    let older = by_hand(&entry(r#"{"effects": ["receipt", "settle"]}"#), &[]);
+    assert_eq!(older.detail, "replay --effects rerun of receipt, settle by ana: INC-7");
+    assert_eq!(by_hand(&entry("{}"), &[]).detail, "replay --effects rerun by ana: INC-7");
+}
+
 fn attempt(n: u8, ms: i64, outcome: &str, note: &str) -> AttemptRow {
     AttemptRow {
         effect: Key::from_bytes([n; 16]),

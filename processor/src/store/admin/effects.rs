@@ -22,10 +22,12 @@ pub struct Filter {
     pub business_id: Option<String>,
     /// Only those that nobody performs any more.
     pub orphaned: bool,
+    /// Only open ones that no attempt was ever claimed for, and whose record does not lie in the outbox.
+    pub never_sent: bool,
     /// When it came to be owed.
     pub from: Option<DateTime<Utc>>,
     pub to: Option<DateTime<Utc>>,
-    /// When it was sent last.
+    /// When its last attempt was claimed, which comes right before it is sent.
     pub sent_from: Option<DateTime<Utc>>,
     pub sent_to: Option<DateTime<Utc>>,
     /// Oldest first, instead of newest.
@@ -174,6 +176,7 @@ pub async fn count(connection: &mut PgConnection, filter: &Filter) -> Result<i64
         filter.to,
         filter.sent_from,
         filter.sent_to,
+        filter.never_sent,
     );
     Ok(count.fetch_one(connection).await?)
 }
@@ -198,6 +201,7 @@ pub async fn list(connection: &mut PgConnection, filter: &Filter) -> Result<Vec<
         filter.oldest_first,
         filter.sent_from,
         filter.sent_to,
+        filter.never_sent,
     );
     rows.fetch_all(connection).await?.into_iter().map(Columns::read).collect()
 }

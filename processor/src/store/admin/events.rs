@@ -17,6 +17,9 @@ use crate::store::origin::Origin;
 /// How often an event is told to have waited.
 const DEFERRED_MAX: i64 = 20;
 
+/// Tenants that are read at once, as `admin_tenants.sql` has it.
+pub const TENANTS_MAX: usize = 10_000;
+
 /// A connector, as far as keys of its events need it.
 #[derive(Clone, Debug)]
 pub struct ConnectorRow {
@@ -33,6 +36,20 @@ pub async fn connectors(
     Ok(rows.fetch_all(connection).await?)
 }
 
+/// Ids of effects that connector files had when they ran last; of one connector, or of all.
+pub async fn effect_names(
+    connection: &mut PgConnection,
+    connector: Option<&str>,
+) -> Result<Vec<String>> {
+    let names = query_file_scalar!("src/store/sql/admin_effect_names.sql", connector);
+    Ok(names.fetch_all(connection).await?)
+}
+
+/// Tenants that ever had an event, at most [`TENANTS_MAX`] of them. Reads the whole inbox.
+pub async fn tenants(connection: &mut PgConnection) -> Result<Vec<String>> {
+    Ok(query_file_scalar!("src/store/sql/admin_tenants.sql").fetch_all(connection).await?)
+}
+
 /// Tenants that have something under a business id, at most 20. Reads whole tables.
 pub async fn tenants_of(connection: &mut PgConnection, business_id: &str) -> Result<Vec<String>> {
     let rows = query_file_scalar!("src/store/sql/admin_tenants_of.sql", business_id);
@@ -46,8 +63,7 @@ pub async fn tenants_by_key(
     scopes: &[String],
     business_id: &str,
 ) -> Result<Vec<String>> {
-    let tenants = query_file_scalar!("src/store/sql/admin_tenants.sql");
-    let tenants = tenants.fetch_all(&mut *connection).await?;
+    let tenants = tenants(connection).await?;
     let events = tenants
         .iter()
         .flat_map(|tenant| scopes.iter().map(move |scope| Key::event(scope, tenant, business_id)));

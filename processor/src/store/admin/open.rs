@@ -66,6 +66,8 @@ pub struct Owed {
     pub connector: String,
     pub effect: String,
     pub count: u64,
+    /// No connector file that runs has it.
+    pub orphaned: bool,
 }
 
 /// What is owed, by connector and effect.
@@ -78,6 +80,7 @@ pub async fn owed(connection: &mut PgConnection) -> Result<Vec<Owed>> {
         connector: row.connector,
         effect: row.effect,
         count: unsigned(row.count),
+        orphaned: row.orphaned,
     });
     Ok(owed.collect())
 }

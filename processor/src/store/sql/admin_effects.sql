@@ -31,5 +31,8 @@ WHERE ($1::text[] IS NULL OR e.status = ANY($1)
   AND ($11::timestamptz IS NULL OR e.created_at < $11)
   AND ($13::timestamptz IS NULL OR e.last_sent_at >= $13)
   AND ($14::timestamptz IS NULL OR e.last_sent_at < $14)
+  -- A record that is in the outbox may be on its way.
+  AND (NOT $15::boolean OR e.settled_at IS NULL AND e.first_sent_at IS NULL AND NOT e.was_unknown
+       AND e.due_at IS DISTINCT FROM 'infinity')
 ORDER BY CASE WHEN $12::boolean THEN e.created_at END, e.created_at DESC, e.key
 LIMIT $7

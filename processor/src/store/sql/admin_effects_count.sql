@@ -18,4 +18,6 @@ FROM (SELECT
         AND ($11::timestamptz IS NULL OR e.created_at < $11)
         AND ($12::timestamptz IS NULL OR e.last_sent_at >= $12)
         AND ($13::timestamptz IS NULL OR e.last_sent_at < $13)
+        AND (NOT $14::boolean OR e.settled_at IS NULL AND e.first_sent_at IS NULL AND NOT e.was_unknown
+             AND e.due_at IS DISTINCT FROM 'infinity')
       LIMIT $7) AS found
