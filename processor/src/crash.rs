@@ -3,6 +3,8 @@
 //! Reads: an order and a permit from the command line of `oncely run`, once, at its start; nothing else,
 //! and no setting. Gives: at the ordered place a real SIGKILL or SIGSTOP to this process. Unarmed, a
 //! place costs one relaxed load and a branch that is not taken.
+//! An order may name what has to be at the place: an effect of the connector file, or a record. What was
+//! there stands in the used permit, so that whoever ordered the crash knows what was hit.
 //! Keeps true: a permit is good for one crash. It is a file that whoever wants the crash has made, and
 //! the first process that comes to the place uses it up; so several may be armed with one permit, and a
 //! process that is started again with the same command runs like any other.
@@ -136,6 +138,59 @@ impl fmt::Display for Order {
     }
 }
 
+/// What has to be at the place for the crash: `EFFECT`, or `@OFFSET`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aim {
+    /// By its id in the connector file.
+    Effect(Box<str>),
+    /// Everything below this offset.
+    Below(i64),
+}
+
+impl fmt::Display for Aim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Effect(name) => f.write_str(name),
+            Self::Below(offset) => write!(f, "@{offset}"),
+        }
+    }
+}
+
+impl FromStr for Aim {
+    type Err = CrashError;
+
+    fn from_str(text: &str) -> Result<Self, CrashError> {
+        match text.strip_prefix('@') {
+            None if text.is_empty() => Err(CrashError::Aim { text: text.to_owned() }),
+            None => Ok(Self::Effect(text.into())),
+            Some(offset) => {
+                let offset = offset.parse();
+                offset.map(Self::Below).map_err(|_| CrashError::Aim { text: text.to_owned() })
+            }
+        }
+    }
+}
+
+/// What is at a place.
+enum There {
+    /// It is of the process, not of some effect or record.
+    Nothing,
+    /// By their ids.
+    Effects(Vec<String>),
+    /// Everything below this offset.
+    Below(i64),
+}
+
+impl There {
+    fn has(&self, aim: &Aim) -> bool {
+        match (self, aim) {
+            (Self::Effects(names), Aim::Effect(name)) => names.iter().any(|one| **one == **name),
+            (Self::Below(end), Aim::Below(offset)) => end >= offset,
+            _ => false,
+        }
+    }
+}
+
 /// Why nothing was armed.
 #[derive(Debug, thiserror::Error)]
 pub enum CrashError {
@@ -143,6 +198,8 @@ pub enum CrashError {
     Unknown { text: String },
     #[error("`{text}`: after the point come how often it is passed, from 1, and `kill` or `stop`")]
     Form { text: String },
+    #[error("`{text}` is nothing to aim at: the id of an effect, or `@` and an offset")]
+    Aim { text: String },
     #[error("{} is no permit for a crash, or it was used; a crash needs one", path.display())]
     NoPermit { path: PathBuf },
     #[error("a crash point is armed already")]
@@ -188,21 +245,29 @@ static ARMED: OnceLock<Armed> = OnceLock::new();
 
 struct Armed {
     order: Order,
+    aim: Option<Aim>,
     permit: PathBuf,
     /// Times of coming there that are left.
     left: AtomicU32,
 }
 
-/// Arms this process.
+impl Armed {
+    fn at(point: Point) -> Option<&'static Self> {
+        ARMED.get().filter(|armed| armed.order.point == point)
+    }
+}
+
+/// Arms this process. With an aim, only places count at which it is.
 ///
 /// # Errors
 /// [`CrashError::NoPermit`] when the file is no permit or was used up, [`CrashError::Twice`].
-pub fn arm(order: Order, permit: &Path) -> Result<(), CrashError> {
+pub fn arm(order: Order, aim: Option<Aim>, permit: &Path) -> Result<(), CrashError> {
     let text = fs::read_to_string(permit).unwrap_or_default();
     if ![PERMIT, LATER].contains(&&*text) {
         return Err(CrashError::NoPermit { path: permit.to_owned() });
     }
-    let armed = Armed { order, permit: permit.to_owned(), left: AtomicU32::new(order.nth) };
+    let left = AtomicU32::new(order.nth);
+    let armed = Armed { order, aim, permit: permit.to_owned(), left };
     ARMED.set(armed).map_err(|_| CrashError::Twice)?;
     IS_ARMED.store(true, Ordering::Relaxed);
     Ok(())
@@ -212,7 +277,7 @@ pub fn arm(order: Order, permit: &Path) -> Result<(), CrashError> {
 #[inline]
 pub fn before(step: Step) {
     if IS_ARMED.load(Ordering::Relaxed) {
-        come_to(Point { step, side: Side::Before });
+        come_to(Point { step, side: Side::Before }, || There::Nothing);
     }
 }
 
@@ -220,20 +285,54 @@ pub fn before(step: Step) {
 #[inline]
 pub fn after(step: Step) {
     if IS_ARMED.load(Ordering::Relaxed) {
-        come_to(Point { step, side: Side::After });
+        come_to(Point { step, side: Side::After }, || There::Nothing);
     }
 }
 
-/// The step is being taken, by the kernel and others: it counts as taken in a moment.
+/// The step is about to be taken with effects of these ids, which are asked for only where it is armed.
 #[inline]
-pub fn soon_after(step: Step) {
+pub fn before_of<N: Into<String>, I: IntoIterator<Item = N>>(step: Step, ids: impl FnOnce() -> I) {
+    if IS_ARMED.load(Ordering::Relaxed) {
+        come_to(Point { step, side: Side::Before }, || effects(ids()));
+    }
+}
+
+/// The step was taken with effects of these ids.
+#[inline]
+pub fn after_of<N: Into<String>, I: IntoIterator<Item = N>>(step: Step, ids: impl FnOnce() -> I) {
+    if IS_ARMED.load(Ordering::Relaxed) {
+        come_to(Point { step, side: Side::After }, || effects(ids()));
+    }
+}
+
+/// The step is about to be taken with records below this offset.
+#[inline]
+pub fn before_below(step: Step, offset: impl FnOnce() -> i64) {
+    if IS_ARMED.load(Ordering::Relaxed) {
+        come_to(Point { step, side: Side::Before }, || There::Below(offset()));
+    }
+}
+
+/// The step was taken with records below this offset.
+#[inline]
+pub fn after_below(step: Step, offset: impl FnOnce() -> i64) {
+    if IS_ARMED.load(Ordering::Relaxed) {
+        come_to(Point { step, side: Side::After }, || There::Below(offset()));
+    }
+}
+
+/// The step is being taken with the effect of this id, by the kernel and others: it counts as taken in a
+/// moment.
+#[inline]
+pub fn soon_after_of(step: Step, id: &str) {
     if IS_ARMED.load(Ordering::Relaxed) {
         let point = Point { step, side: Side::After };
+        let id = id.to_owned();
         let come = move || {
             thread::sleep(LEAVE);
-            come_to(point);
+            come_to(point, || effects([id]));
         };
-        if ARMED.get().is_some_and(|armed| armed.order.point == point)
+        if Armed::at(point).is_some()
             && let Err(error) = thread::Builder::new().name("crash".to_owned()).spawn(come)
         {
             tracing::error!(%error, "no thread to crash from");
@@ -241,10 +340,18 @@ pub fn soon_after(step: Step) {
     }
 }
 
+fn effects<N: Into<String>>(ids: impl IntoIterator<Item = N>) -> There {
+    There::Effects(ids.into_iter().map(Into::into).collect())
+}
+
 #[cold]
 #[inline(never)]
-fn come_to(point: Point) {
-    let Some(armed) = ARMED.get().filter(|armed| armed.order.point == point) else { return };
+fn come_to(point: Point, there: impl FnOnce() -> There) {
+    let Some(armed) = Armed::at(point) else { return };
+    let there = there();
+    if armed.aim.as_ref().is_some_and(|aim| !there.has(aim)) {
+        return;
+    }
     if fs::read_to_string(&armed.permit).ok().as_deref() != Some(PERMIT) {
         return;
     }
@@ -254,7 +361,7 @@ fn come_to(point: Point) {
         return;
     }
     // Another one may have been first.
-    if use_up(&armed.permit, &armed.order).is_err() {
+    if use_up(&armed.permit, &armed.order, &there).is_err() {
         return;
     }
     let signal = match armed.order.action {
@@ -292,17 +399,28 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(new, path)
 }
 
-/// Uses a permit up. Of several processes one succeeds, and leaves its number.
-fn use_up(permit: &Path, order: &Order) -> io::Result<()> {
+/// Uses a permit up. Of several processes one succeeds, and leaves its number and what was there.
+fn use_up(permit: &Path, order: &Order, there: &There) -> io::Result<()> {
     let used = used_path(permit);
     fs::rename(permit, &used)?;
-    fs::write(used, format!("{} {order}\n", getpid().as_raw_nonzero()))
+    let ids = match there {
+        There::Effects(ids) => ids.join(" "),
+        There::Nothing | There::Below(_) => String::new(),
+    };
+    write_whole(&used, &format!("{} {order}\n{ids}\n", getpid().as_raw_nonzero()))
 }
 
 /// Which process crashed by a permit; `None` while none has.
 pub fn used_by(permit: &Path) -> Option<u32> {
     let text = fs::read_to_string(used_path(permit)).ok()?;
     text.split_once(' ')?.0.parse().ok()
+}
+
+/// The effects, by their ids, that were at the place where a process crashed by a permit; none where the
+/// place is of no effect.
+pub fn crashed_with(permit: &Path) -> Vec<String> {
+    let text = fs::read_to_string(used_path(permit)).unwrap_or_default();
+    text.lines().nth(1).unwrap_or_default().split_whitespace().map(ToOwned::to_owned).collect()
 }
 
 fn used_path(permit: &Path) -> PathBuf {
@@ -340,21 +458,38 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_aimed_at_counts() {
+        let aim = |text: &str| text.parse::<Aim>().unwrap();
+        for text in ["charge", "@3"] {
+            assert_eq!(aim(text).to_string(), text);
+        }
+        for text in ["", "@", "@x"] {
+            text.parse::<Aim>().unwrap_err();
+        }
+        let calls = effects(["charge", "mail"]);
+        assert!(calls.has(&aim("mail")) && !calls.has(&aim("refund")) && !calls.has(&aim("@0")));
+        assert!(There::Below(3).has(&aim("@3")) && !There::Below(2).has(&aim("@3")));
+        assert!(!There::Nothing.has(&aim("mail")), "a place of no effect is none of any effect");
+    }
+
+    #[test]
     fn a_permit_is_good_for_one() {
         let dir = std::env::temp_dir().join(format!("oncely-permit-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("permit");
         let order: Order = "after-end".parse().unwrap();
-        assert!(matches!(arm(order, &path), Err(CrashError::NoPermit { .. })));
+        assert!(matches!(arm(order, None, &path), Err(CrashError::NoPermit { .. })));
         fs::write(&path, "anything else").unwrap();
-        assert!(matches!(arm(order, &path), Err(CrashError::NoPermit { .. })));
+        assert!(matches!(arm(order, None, &path), Err(CrashError::NoPermit { .. })));
         permit_later(&path).unwrap();
         permit(&path).unwrap();
         assert_eq!(used_by(&path), None);
-        use_up(&path, &order).unwrap();
-        use_up(&path, &order).unwrap_err();
+        let there = effects(["charge", "mail"]);
+        use_up(&path, &order, &there).unwrap();
+        use_up(&path, &order, &there).unwrap_err();
         assert_eq!(used_by(&path), Some(std::process::id()));
-        assert!(matches!(arm(order, &path), Err(CrashError::NoPermit { .. })), "used up");
+        assert_eq!(crashed_with(&path), ["charge", "mail"]);
+        assert!(matches!(arm(order, None, &path), Err(CrashError::NoPermit { .. })), "used up");
         fs::remove_dir_all(dir).unwrap();
     }
 }

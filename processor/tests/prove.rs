@@ -116,6 +116,106 @@ effects:
     fs::remove_dir_all(dir).unwrap();
 }
 
+/// A mail of which nobody can be asked, after a charge.
+const LATER: &str = r#"version: 1
+connector: later
+source: { topics: [orders] }
+identity: { id: event.id, fingerprint: [event.id] }
+effects:
+  - id: charge
+    type: http
+    key: event.id
+    request: { method: POST, url: "https://nobody.example.com/charges", json: { id: "{{ event.id }}" } }
+    idempotency: { header: Idempotency-Key, window: 24h }
+    on_unknown: retry_same_key
+  - id: mail
+    type: http
+    after: [charge]
+    key: event.id
+    request: { method: POST, url: "https://nobody.example.com/mails", json: { id: "{{ event.id }}" } }
+    on_unknown: hold
+"#;
+
+#[test]
+fn w5_what_comes_after_another_effect_dies_in_its_own_call() {
+    let dir = std::env::temp_dir().join(format!("oncely-prove-later-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let file = write(&dir, "later.yaml", LATER);
+    let event = write(&dir, "event.json", r#"{"id":"o_1"}"#);
+    let points = [
+        "after-claim-commit",
+        "before-connect",
+        "after-request",
+        "before-outcome",
+        "after-settle-commit",
+        "before-death",
+        "after-take-over",
+        "before-publish",
+    ];
+    let mut args = vec![file.as_str(), "--event", &event];
+    points.iter().for_each(|point| args.extend(["--point", point]));
+    let (code, json, errors) = prove(&args);
+    assert_eq!(code, 0, "{errors}");
+    for point in points.iter().filter(|point| **point != "before-publish") {
+        assert_eq!(end(&json, point, "charge"), "safe", "{point}: {json}");
+        assert_eq!(end(&json, point, "mail"), "held", "{point}: {json}");
+    }
+    assert_eq!(end(&json, "before-publish", "mail"), "", "it publishes nothing: {json}");
+    assert_eq!(json["not_crashed"], 0, "{json}");
+    assert_eq!(json["not_reached"], 1, "{json}");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// A provider that can be asked, and a record for other teams: together they come to every point.
+const EVERYWHERE: &str = r#"version: 1
+connector: everywhere
+source: { topics: [payouts] }
+identity: { id: event.id, fingerprint: [event.id] }
+profiles:
+  bank:
+    applies_within: 2m
+    body: json
+    lookup:
+      url: "?reference={{ effect.key }}"
+      done: response.json.payments.size() > 0
+      not_found: response.json.payments.size() == 0
+      answer: response.json.payments[0]
+effects:
+  - id: pay
+    type: http
+    profile: bank
+    key: event.id
+    request: { url: "https://nobody.example.com/payments", json: { reference: "{{ effect.key }}" } }
+    on_unknown: reconcile
+  - id: announce
+    type: publish
+    after: [pay]
+    key: event.id
+    message: { topic: paid, key: "{{ event.id }}", json: { id: "{{ event.id }}" } }
+"#;
+
+#[test]
+fn every_point_is_crashed_with_every_effect_that_comes_there() {
+    let dir = std::env::temp_dir().join(format!("oncely-prove-all-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let file = write(&dir, "everywhere.yaml", EVERYWHERE);
+    let event = write(&dir, "event.json", r#"{"id":"p_1"}"#);
+    let (code, json, errors) = prove(&[&file, "--event", &event]);
+    assert_eq!(code, 0, "{errors}");
+    let points = json["points"].as_array().unwrap();
+    assert_eq!(json["safe"], points.len(), "{json}");
+    for point in points {
+        let effects = point["effects"].as_array().unwrap();
+        assert!(!effects.is_empty() && effects.iter().all(|one| one["crashed"] == true), "{point}");
+    }
+    let of = |effect: &str| {
+        let has = |point: &&Value| !end(&json, point["point"].as_str().unwrap(), effect).is_empty();
+        points.iter().filter(has).count()
+    };
+    assert_eq!((of("pay"), of("announce")), (points.len() - 4, points.len() - 16), "{json}");
+    fs::remove_dir_all(dir).unwrap();
+}
+
 fn write(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     fs::write(&path, text).unwrap();

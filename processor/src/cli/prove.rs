@@ -1,14 +1,13 @@
 //! `oncely prove`: a crash at every point, with the connector's own rules, against a provider that this
 //! program plays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use oncely_connectors::file::{Check, Compiled};
 use oncely_core::connector::{Connector, EffectBody};
-use oncely_core::key::Key;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, counted, shown, table};
@@ -19,7 +18,7 @@ use super::load::load;
 use super::print;
 use super::test::sample;
 use crate::crash::{Order, Point};
-use crate::prove::{self, Class, Fate, Options, ProveError, Window};
+use crate::prove::{self, Class, Fate, Options, Owed, ProveError, Window};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Prove {
@@ -54,7 +53,7 @@ impl Prove {
         let options = Options {
             file: file.canonicalize().unwrap_or_else(|_| file.clone()),
             samples: samples.into_iter().map(|sample| sample.bytes).collect(),
-            owed,
+            owed: owed.clone(),
             points: self.point,
             program: std::env::current_exe().map_err(|source| CliError::Start { source })?,
         };
@@ -76,7 +75,8 @@ impl Prove {
         // What is left hangs at the provider on purpose.
         runtime.shutdown_background();
         let windows = windows.map_err(|source| CliError::Prove { source: Box::new(source) })?;
-        Ok(answer(&connector, &Played { events, tests }, &windows))
+        let owed = owed.iter().map(|owed| owed.rule).collect();
+        Ok(answer(&connector, &Played { events, tests, owed }, &windows))
     }
 
     /// What was named, else the events of all tests in their order, each content once: all of them are
@@ -110,18 +110,28 @@ struct Samples {
     tests: Vec<String>,
 }
 
-/// The same, by name.
+/// The same, by name, and the rules that are owed anything by it.
 struct Played {
     events: Vec<String>,
     tests: Vec<String>,
+    owed: BTreeSet<usize>,
 }
 
-/// The calls that the samples owe, by key.
-fn owed(connector: &Connector, samples: &[Sample]) -> Result<Vec<(Key, usize)>, CliError> {
-    let plan = play(connector, samples).plan;
-    let effects = plan.effects.iter().map(|(key, effect)| (*key, effect.rule));
-    let lines = plan.ledger.iter().map(|(key, line)| (*key, line.rule));
-    let owed: Vec<_> = effects.chain(lines).collect();
+/// What the samples owe, each with the first sample that owes it.
+fn owed(connector: &Connector, samples: &[Sample]) -> Result<Vec<Owed>, CliError> {
+    let mut owed = BTreeMap::new();
+    for (sample, _) in samples.iter().enumerate() {
+        let before = samples.get(..=sample).unwrap_or(samples);
+        let plan = play(connector, before).plan;
+        let effects = plan.effects.iter().map(|(key, effect)| (*key, effect.rule));
+        let lines = plan.ledger.iter().map(|(key, line)| (*key, line.rule));
+        for (key, rule) in effects.chain(lines) {
+            if let Entry::Vacant(new) = owed.entry(key) {
+                new.insert(Owed { key, rule, sample });
+            }
+        }
+    }
+    let owed: Vec<Owed> = owed.into_values().collect();
     if owed.is_empty() {
         let text = "the sample events owe no effect, so there is nothing to prove: choose others \
                     with --event FILE";
@@ -139,6 +149,7 @@ struct Count {
     held: usize,
     given_up: usize,
     risks: usize,
+    not_crashed: usize,
     not_reached: usize,
 }
 
@@ -148,7 +159,8 @@ impl Count {
         for window in windows {
             let worst = window.verdicts.iter().map(|verdict| &verdict.fate).max();
             let counter = match worst {
-                _ if !window.reached => &mut count.not_reached,
+                None if !window.reached => &mut count.not_reached,
+                Some(Fate::NotCrashed) => &mut count.not_crashed,
                 None | Some(Fate::Safe | Fate::Behind) => &mut count.safe,
                 Some(Fate::GivenUp) => &mut count.given_up,
                 Some(Fate::Held) => &mut count.held,
@@ -167,15 +179,16 @@ fn answer(connector: &Connector, played: &Played, windows: &[Window]) -> Answer 
         tests => format!(" of the file's {}", counted(tests, "test")),
     };
     let mut text = format!(
-        "\n{}: {}{of_tests}, published twice; in each line a process dies there and another one takes \
-         over\n",
+        "\n{}: {}{of_tests}, published twice; in each line processes die there, in every effect's own call, \
+         claim or settlement,\nand others take over: {} crashes in all\n",
         connector.name,
-        counted(played.events.len(), "sample event")
+        counted(played.events.len(), "sample event"),
+        windows.iter().map(|window| window.crashes).sum::<usize>(),
     );
     played.events.iter().for_each(|event| text.push_str(&format!("  {}\n", shown(event))));
     text.push('\n');
     text.push_str(&classes(connector));
-    text.push_str(&windows_table(connector, windows));
+    text.push_str(&windows_table(connector, played, windows));
     let legend = legend(windows);
     text.push('\n');
     legend.iter().for_each(|(name, what)| text.push_str(&format!("  {name:<3}  {what}\n")));
@@ -190,6 +203,7 @@ fn answer(connector: &Connector, played: &Played, windows: &[Window]) -> Answer 
         "held": count.held,
         "given_up": count.given_up,
         "risks": count.risks,
+        "not_crashed": count.not_crashed,
         "not_reached": count.not_reached,
     });
     let exit = if count.risks == 0 { Exit::Ok } else { Exit::Failed };
@@ -225,17 +239,17 @@ fn classes(connector: &Connector) -> String {
     text
 }
 
-fn windows_table(connector: &Connector, windows: &[Window]) -> String {
+fn windows_table(connector: &Connector, played: &Played, windows: &[Window]) -> String {
     let shown: Vec<&str> = connector.effects.iter().map(|rule| &*rule.id).collect();
     let mut header = vec!["crash", "windows"];
     header.extend(&shown);
     let rows = windows.iter().map(|window| {
         let mut row = vec![window.point.to_string(), window.point.step.windows().to_owned()];
-        for id in &shown {
+        for (number, id) in shown.iter().enumerate() {
             let verdict = window.verdicts.iter().find(|verdict| *verdict.effect == **id);
             row.push(match verdict.map(|verdict| &verdict.fate) {
-                None if !window.reached => "not reached".to_owned(),
-                None => String::new(),
+                None if !played.owed.contains(&number) => NOT_OWED.to_owned(),
+                None => NO_STEP.to_owned(),
                 Some(fate) => fate_word(fate).to_owned(),
             });
         }
@@ -267,9 +281,14 @@ const WINDOWS: [(&str, &str); 12] = [
     ("W20", "half of a batch is claimed"),
 ];
 
+/// What the table says of an effect that has no such step, and of one that no sample event owes.
+const NO_STEP: &str = "-";
+const NOT_OWED: &str = "not owed";
+
 const fn fate_word(fate: &Fate) -> &'static str {
     match fate {
         Fate::Safe => "safe",
+        Fate::NotCrashed => "not crashed here",
         Fate::Behind => "behind it",
         Fate::GivenUp => "given up",
         Fate::Held => "held",
@@ -279,15 +298,18 @@ const fn fate_word(fate: &Fate) -> &'static str {
 
 /// What the table means for whoever runs this connector.
 fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
-    let Count { safe, held, given_up, risks, not_reached } = count;
+    let Count { safe, held, given_up, risks, not_crashed, not_reached } = count;
     let mut text = format!("\n{safe} safe, {held} held, {given_up} given up, {risks} at risk");
+    if *not_crashed > 0 {
+        text.push_str(&format!(", {not_crashed} where not every effect was crashed"));
+    }
     if *not_reached > 0 {
         text.push_str(&format!(", {not_reached} that this connector does not come to"));
     }
     text.push_str("\n\n");
     for id in connector.effects.iter().map(|rule| &*rule.id) {
         let mut risky: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        let (mut open, mut given_up) = (Vec::new(), Vec::new());
+        let (mut open, mut given_up, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for window in windows {
             for verdict in window.verdicts.iter().filter(|verdict| *verdict.effect == *id) {
                 match &verdict.fate {
@@ -301,6 +323,7 @@ fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
                         window.point.step.on_record(window.point.side)
                     )),
                     Fate::GivenUp => given_up.push(window.point.to_string()),
+                    Fate::NotCrashed => unknown.push(window.point.to_string()),
                     Fate::Safe | Fate::Behind => {}
                 }
             }
@@ -313,6 +336,12 @@ fn words(connector: &Connector, windows: &[Window], count: &Count) -> String {
             text.push_str(&format!(
                 "held  {id}: it took place at most once, and a person is asked, after a crash at\n      {}\n",
                 open.join("\n      ")
+            ));
+        }
+        if !unknown.is_empty() {
+            text.push_str(&format!(
+                "not crashed here  {id}: nothing is known of it at {}\n",
+                unknown.join(", ")
             ));
         }
         text.push_str(&will_not_happen(id, &given_up, windows));
@@ -351,12 +380,17 @@ fn ends(windows: &[Window]) -> String {
     let found: BTreeSet<&str> = of_all.map(|verdict| fate_word(&verdict.fate)).collect();
     let words = ENDS.iter().filter(|(word, _)| found.contains(word));
     let lines: String = words.map(|(word, what)| format!("{word}: {what}\n")).collect();
-    format!("\n{lines}")
+    format!("\n{lines}{NO_STEP}: an effect of its type has no such step\n")
 }
 
 /// How an effect can end, from well to badly. A line of the table counts by the worst in it.
-const ENDS: [(&str, &str); 5] = [
-    ("safe", "it took place once, whatever died, and Kafka's second delivery changed nothing"),
+const ENDS: [(&str, &str); 6] = [
+    (
+        "safe",
+        "a process died there with this very effect in its hands; it took place once, and Kafka's second \
+         delivery changed nothing",
+    ),
+    ("not crashed here", "it comes there, and no process died there with it: nothing is known"),
     (
         "behind it",
         "it waits behind an effect that is held, or was skipped with one that was given up",
@@ -374,15 +408,21 @@ fn window_json(window: &Window) -> Value {
     let effects = window.verdicts.iter().map(|verdict| {
         let why = match &verdict.fate {
             Fate::Risk(why) => Some(why),
-            Fate::Safe | Fate::Behind | Fate::GivenUp | Fate::Held => None,
+            Fate::Safe | Fate::NotCrashed | Fate::Behind | Fate::GivenUp | Fate::Held => None,
         };
-        json!({ "effect": *verdict.effect, "end": fate_word(&verdict.fate), "why": why })
+        json!({
+            "effect": *verdict.effect,
+            "crashed": verdict.crashed,
+            "end": fate_word(&verdict.fate),
+            "why": why,
+        })
     });
     json!({
         "point": window.point.to_string(),
         "windows": step.windows(),
         "on_record": step.on_record(side),
         "reached": window.reached,
+        "crashes": window.crashes,
         "effects": effects.collect::<Vec<_>>(),
     })
 }
@@ -399,12 +439,14 @@ mod tests {
 
     #[test]
     fn what_is_given_up_is_counted_and_explained() {
-        let verdict = |effect: &str, fate| prove::Verdict { effect: effect.into(), fate };
+        let verdict =
+            |effect: &str, fate| prove::Verdict { effect: effect.into(), crashed: true, fate };
         let windows: Vec<Window> = crash::points()
             .take(2)
             .map(|point| Window {
                 point,
                 reached: true,
+                crashes: 2,
                 verdicts: vec![verdict("settle", Fate::Held), verdict("receipt", Fate::GivenUp)],
             })
             .collect();
@@ -416,8 +458,14 @@ mod tests {
         assert!(text.contains("after a crash at\n          a\n"), "{text}");
         let text = ends(&windows);
         assert!(text.contains("\ngiven up: it was rejected") && !text.contains("safe:"), "{text}");
-        for fate in [Fate::Safe, Fate::Behind, Fate::Held, Fate::GivenUp, Fate::Risk(String::new())]
-        {
+        for fate in [
+            Fate::Safe,
+            Fate::NotCrashed,
+            Fate::Behind,
+            Fate::Held,
+            Fate::GivenUp,
+            Fate::Risk(String::new()),
+        ] {
             assert!(ENDS.iter().any(|(word, _)| *word == fate_word(&fate)));
         }
     }
@@ -425,7 +473,7 @@ mod tests {
     #[test]
     fn every_window_of_a_point_is_explained() {
         let windows: Vec<Window> = crash::points()
-            .map(|point| Window { point, reached: true, verdicts: Vec::new() })
+            .map(|point| Window { point, reached: true, crashes: 1, verdicts: Vec::new() })
             .collect();
         let explained = legend(&windows);
         assert_eq!(explained.len(), WINDOWS.len(), "each is of some point");

@@ -42,6 +42,9 @@ pub(super) struct Run {
     /// Where this process crashes on purpose, once; never read from a setting
     #[arg(long, hide = true, value_name = "POINT", requires = "crash_permit")]
     crash_at: Option<crash::Order>,
+    /// What has to be at that place: an effect, or @OFFSET
+    #[arg(long, hide = true, value_name = "EFFECT", requires = "crash_at")]
+    crash_aim: Option<crash::Aim>,
     /// The permit that whoever wants the crash has made
     #[arg(long, hide = true, value_name = "FILE", requires = "crash_at")]
     crash_permit: Option<PathBuf>,
@@ -163,7 +166,8 @@ impl Run {
         let (Some(order), Some(permit)) = (self.crash_at, &self.crash_permit) else {
             return Ok(());
         };
-        crash::arm(order, permit).map_err(|error| CliError::Usage(error.to_string()))?;
+        crash::arm(order, self.crash_aim.clone(), permit)
+            .map_err(|error| CliError::Usage(error.to_string()))?;
         let permit = permit.display();
         tracing::error!(%order, %permit, "crash point armed: this process ends itself there, on purpose");
         Ok(())

@@ -30,6 +30,13 @@ const LAST_COMMIT_TRIES: u32 = 3;
 /// Pause between those tries.
 const LAST_COMMIT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Up to where anything of it goes.
+fn end(offsets: &TopicPartitionList) -> i64 {
+    let offset =
+        |offset: Offset| if let Offset::Offset(offset) = offset { offset } else { i64::MIN };
+    offsets.elements().iter().map(|one| offset(one.offset())).max().unwrap_or(i64::MIN)
+}
+
 /// One offset to commit.
 #[derive(Clone, Debug)]
 pub(super) struct Due {
@@ -56,9 +63,9 @@ impl Committer {
         let (answer, answers) = sync_channel(1);
         let thread = thread::Builder::new().name("kafka-commit".to_owned()).spawn(move || {
             for offsets in taken {
-                crash::before(Step::OffsetCommit);
+                crash::before_below(Step::OffsetCommit, || end(&offsets));
                 let result = consumer.commit(&offsets, CommitMode::Sync);
-                crash::after(Step::OffsetCommit);
+                crash::after_below(Step::OffsetCommit, || end(&offsets));
                 if answer.send(result).is_err() {
                     return;
                 }

@@ -1,15 +1,17 @@
 //! The provider's side of the promise, tried on a person's own connector file.
 //!
 //! Reads: a connector and sample events. Gives: for every crash point and every effect, what became of the
-//! effect when a process died there, counted in the log of a provider that this program plays. Starts a
+//! effect when a process died there, in the effect's own call, settlement or claim, counted in the log of a provider that this program plays. Starts a
 //! private PostgreSQL, brokers inside this process, and workers that are this same program; all of them
 //! end with it. Never calls anybody but its own provider, and needs no secret. Prints nothing.
 //!
 //! - [`stand_in`]: the connector's rules, with this program's provider in place of the real ones
 //! - [`stage`]: servers and processes of one crash point
-//! - [`window`]: how one crash point is played
+//! - [`window`]: how one crash point is played, for every effect
+//! - [`aim`]: which effects come to a point, and how a crash is made to hit them
 //! - [`verdict`]: what is safe, held, or a risk
 
+mod aim;
 mod stage;
 pub mod stand_in;
 mod verdict;
@@ -32,7 +34,7 @@ pub use stand_in::{Class, StandIn};
 pub use verdict::{Fate, Verdict, Window};
 
 /// Crash points that are played at once; most of each is waiting for a lease.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 /// What is proven, and by what.
 #[derive(Clone, Debug)]
@@ -41,12 +43,22 @@ pub struct Options {
     pub file: PathBuf,
     /// Values of sample records, in their order.
     pub samples: Vec<Vec<u8>>,
-    /// What the samples owe: effects and ledger lines by key, with the index of their rule.
-    pub owed: Vec<(Key, usize)>,
+    /// What the samples owe.
+    pub owed: Vec<Owed>,
     /// Which points; all when empty.
     pub points: Vec<Point>,
     /// The program that workers are: this one.
     pub program: PathBuf,
+}
+
+/// An effect or a ledger line that the samples owe.
+#[derive(Clone, Copy, Debug)]
+pub struct Owed {
+    pub key: Key,
+    /// Index of its rule in the connector.
+    pub rule: usize,
+    /// Index of the first sample that owes it.
+    pub sample: usize,
 }
 
 /// Why nothing could be proven.
@@ -70,7 +82,8 @@ pub enum ProveError {
     Lost,
 }
 
-/// Plays every point, on a `LocalSet`: the brokers inside stay on one thread. The windows come in the order of a record's way. `played` hears of each as it ends.
+/// Plays every point, on a `LocalSet`: the brokers inside stay on one thread. The windows come in the order
+/// of a record's way. `played` hears of each as it ends.
 ///
 /// # Errors
 /// [`ProveError`] when it could not be tried; a risk that was found is no error.

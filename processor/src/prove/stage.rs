@@ -18,7 +18,7 @@ use super::stand_in::StandIn;
 use super::{Options, ProveError};
 use crate::clock;
 use crate::config::Environment;
-use crate::crash::{self, Order};
+use crate::crash::{self, Aim, Order};
 use crate::kafka::{ClientSettings, MockBroker, NewRecord, Producer};
 use crate::store::admin::progress;
 use crate::store::admin::totals::{self, Totals};
@@ -118,8 +118,8 @@ impl Stage {
         })
     }
 
-    /// Starts a worker; one that is armed crashes at `order`.
-    pub(super) fn spawn(&mut self, order: Option<Order>) -> Result<(), ProveError> {
+    /// Starts a worker; one that is armed crashes at `order`, where what is aimed at is there.
+    pub(super) fn spawn(&mut self, order: Option<(Order, Option<&Aim>)>) -> Result<(), ProveError> {
         let port = places::free_port().map_err(server("a port"))?;
         let mut spec = self.spec.clone();
         let mut add = |word: OsString| spec.args.push(word);
@@ -127,12 +127,16 @@ impl Stage {
         add(format!("127.0.0.1:{port}").into());
         add("--stand-in".into());
         add(self.stand_in.to_string().into());
-        if let Some(order) = order {
+        if let Some((order, aim)) = order {
             crash::permit(&self.permit)?;
             add("--crash-at".into());
             add(order.to_string().into());
             add("--crash-permit".into());
             add(self.permit.clone().into());
+            if let Some(aim) = aim {
+                add("--crash-aim".into());
+                add(aim.to_string().into());
+            }
         }
         self.workers.push(Child::spawn(&spec).map_err(server("a worker"))?);
         Ok(())
@@ -141,6 +145,11 @@ impl Stage {
     /// Whether the armed worker has crashed.
     pub(super) fn has_crashed(&self) -> bool {
         crash::used_by(&self.permit).is_some()
+    }
+
+    /// The effects, by their ids, that were at the place where it crashed.
+    pub(super) fn crashed_with(&self) -> Vec<String> {
+        crash::crashed_with(&self.permit)
     }
 
     /// Asks the first worker to end.

@@ -1,28 +1,25 @@
 //! What became of each effect, by the provider's log and the table of effects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oncely_core::connector::{Connector, EffectBody};
 use oncely_core::effect::status::Status;
 use oncely_core::key::Key;
 use oncely_rig::provider::Log;
 
+use super::Owed;
 use crate::crash::Point;
 use crate::store::admin::effects::EffectRow;
 
-/// A crash point, and what became of every effect that was owed.
+/// A crash point, and what became of every effect that comes to it or was hit by it.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub point: Point,
-    /// A connector does not come to every point.
+    /// Whether any process died there. A connector does not come to every point.
     pub reached: bool,
+    /// How many processes died there.
+    pub crashes: usize,
     pub verdicts: Vec<Verdict>,
-}
-
-impl Window {
-    pub(super) const fn not_reached(point: Point) -> Self {
-        Self { point, reached: false, verdicts: Vec::new() }
-    }
 }
 
 /// The worst that became of the effects of one rule.
@@ -30,7 +27,39 @@ impl Window {
 pub struct Verdict {
     /// The effect's id in the connector file.
     pub effect: Box<str>,
+    /// A process died there with this effect in its hands, not only with others.
+    pub crashed: bool,
     pub fate: Fate,
+}
+
+/// One crash: the rules that it hit, and what became of all.
+pub(super) struct Crash {
+    pub(super) hit: BTreeSet<usize>,
+    pub(super) fates: BTreeMap<usize, Fate>,
+}
+
+/// What all crashes at a point come to. An effect that comes there and was not hit is never safe: where
+/// nothing worse became of it, it was not crashed there.
+pub(super) fn of_window(
+    connector: &Connector,
+    point: Point,
+    comes: &BTreeSet<usize>,
+    crashes: &[Crash],
+) -> Window {
+    let mut verdicts = Vec::new();
+    for (number, rule) in connector.effects.iter().enumerate() {
+        let crashed = crashes.iter().any(|crash| crash.hit.contains(&number));
+        let of_crash = |crash: &Crash| {
+            let fate = crash.fates.get(&number)?;
+            // That the crash of another one did it no harm says nothing of its own.
+            (crash.hit.contains(&number) || *fate != Fate::Safe).then(|| fate.clone())
+        };
+        let missing = (comes.contains(&number) && !crashed).then_some(Fate::NotCrashed);
+        if let Some(fate) = crashes.iter().filter_map(of_crash).chain(missing).max() {
+            verdicts.push(Verdict { effect: rule.id.clone(), crashed, fate });
+        }
+    }
+    Window { point, reached: !crashes.is_empty(), crashes: crashes.len(), verdicts }
 }
 
 /// What became of an effect, from well to badly.
@@ -38,6 +67,8 @@ pub struct Verdict {
 pub enum Fate {
     /// It took place once, and that is on record.
     Safe,
+    /// It comes there, and no process died there with it: nothing is known.
+    NotCrashed,
     /// It waits behind one that is held, or its predecessor was given up.
     Behind,
     /// At most once, and a person is asked.
@@ -58,12 +89,12 @@ pub(super) struct Found {
     pub(super) finished: bool,
 }
 
-/// The verdict on each rule that was owed anything.
-pub(super) fn of(connector: &Connector, owed: &[(Key, usize)], found: &Found) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
+/// The worst that became of each rule that was owed anything.
+pub(super) fn fates(connector: &Connector, owed: &[Owed], found: &Found) -> BTreeMap<usize, Fate> {
+    let mut worst = BTreeMap::new();
     for (number, rule) in connector.effects.iter().enumerate() {
-        let of_rule = owed.iter().filter(|(_, of)| *of == number);
-        let fates = of_rule.map(|(key, _)| {
+        let of_rule = owed.iter().filter(|owed| owed.rule == number);
+        let fates = of_rule.map(|Owed { key, .. }| {
             let row = found.rows.iter().find(|row| row.key == *key);
             let status = row.map(|row| row.status);
             match &rule.body {
@@ -78,10 +109,10 @@ pub(super) fn of(connector: &Connector, owed: &[(Key, usize)], found: &Found) ->
             }
         });
         if let Some(fate) = fates.max() {
-            verdicts.push(Verdict { effect: rule.id.clone(), fate });
+            worst.insert(number, fate);
         }
     }
-    verdicts
+    worst
 }
 
 /// How often a key took effect; a mail's is a part of its Message-ID.

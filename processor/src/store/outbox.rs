@@ -131,6 +131,16 @@ pub enum What {
     Gone(i64),
 }
 
+impl What {
+    /// The effect whose record it is; `None` for a dead letter.
+    pub const fn effect(&self) -> Option<&Published> {
+        match self {
+            Self::Effect(effect) => Some(effect),
+            Self::DeadLetter(_) | Self::Gone(_) => None,
+        }
+    }
+}
+
 /// An effect that publishes.
 #[derive(Clone, Debug)]
 pub struct Published {

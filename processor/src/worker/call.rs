@@ -101,16 +101,17 @@ async fn send(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
         return How::Refused(why);
     }
     let (lease, worker, is_connected) = (lease.clone(), held.worker, AtomicBool::new(false));
+    let this = Arc::clone(lane);
     // Asked at the start, and once more when the first byte is the next thing to happen.
     let may_send = move || {
         if !is_connected.swap(true, Ordering::Relaxed) {
-            crash::before(Step::Connect);
+            crash::before_of(Step::Connect, || [&*this.name]);
             return lease.may_send(worker);
         }
-        crash::after(Step::Connect);
+        crash::after_of(Step::Connect, || [&*this.name]);
         let may_send = lease.may_send(worker);
-        crash::before(Step::Request);
-        crash::soon_after(Step::Request);
+        crash::before_of(Step::Request, || [&*this.name]);
+        crash::soon_after_of(Step::Request, &this.name);
         may_send
     };
     match lane.performer.perform(&claim.key, &claim.tenant, request, may_send).await {
@@ -136,10 +137,10 @@ async fn look_up(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
     };
     let (lease, worker) = (lease.clone(), held.worker);
     let key = &held.claim.key;
-    crash::before(Step::LookUp);
+    crash::before_of(Step::LookUp, || [&*lane.name]);
     match lane.performer.look_up(key, request, move || lease.may_send(worker)).await {
         Asked::Answered(looked_up) => {
-            crash::after(Step::LookUp);
+            crash::after_of(Step::LookUp, || [&*lane.name]);
             let is_missing = looked_up.finding == Finding::NotFound;
             // That one host does not know it says nothing of another.
             let moved = if is_missing { moved::moved(lane, held) } else { None };

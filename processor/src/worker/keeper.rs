@@ -36,6 +36,11 @@ impl Keep {
     pub(super) const fn is_empty(&self) -> bool {
         self.positions.is_empty() && self.decided.is_empty() && self.ahead.is_empty()
     }
+
+    /// The highest position of any partition; below all where only other things are kept.
+    fn end(&self) -> i64 {
+        self.positions.iter().map(|(_, raise)| raise.position).max().unwrap_or(i64::MIN)
+    }
 }
 
 /// One keeper.
@@ -55,9 +60,9 @@ impl Keeper {
     pub(super) async fn run(mut self) -> Result<(), Stopped> {
         while let Some(keep) = self.kept.recv().await {
             let begun = clock::now();
-            crash::before(Step::Position);
+            crash::before_below(Step::Position, || keep.end());
             self.write(&keep).await?;
-            crash::after(Step::Position);
+            crash::after_below(Step::Position, || keep.end());
             self.shared.metrics.stage(Stage::Progress, clock::since(begun));
             drop(self.pipeline.send(Message::Kept(keep.positions)));
         }

@@ -43,6 +43,11 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// Those of whose lines some were written or rejected.
+    pub(super) fn rules(&self) -> impl Iterator<Item = usize> {
+        self.done.keys().chain(self.rejected.keys()).copied()
+    }
+
     /// Counts what is durable now.
     pub(super) fn count(&self, shared: &Shared) {
         let of = [(&self.done, Finished::Done), (&self.rejected, Finished::Rejected)];

@@ -272,9 +272,11 @@ impl Pipeline {
                 drop(self.starter.send(assigned));
             }
             Event::Records(batch) => {
-                crash::before(Step::Records);
+                let end = batch.records.iter().map(|record| record.offset).max();
+                let end = end.map_or(0, |last| last.saturating_add(1));
+                crash::before_below(Step::Records, || end);
                 self.take(batch);
-                crash::after(Step::Records);
+                crash::after_below(Step::Records, || end);
             }
             Event::Revoked(revoked) => self.revoke(revoked),
             Event::OutOfRange { assigned, position, low, high } => {
@@ -415,9 +417,9 @@ impl Pipeline {
         task::spawn_then("call", &self.shared.process_metrics, call, move |end| {
             let end = Ended::of_task(end, lost);
             over.ended(end.held.claim.key, &end.how);
-            crash::before(Step::Outcome);
+            crash::before_of(Step::Outcome, || [&*over.name]);
             ended.send(end);
-            crash::after(Step::Outcome);
+            crash::after_of(Step::Outcome, || [&*over.name]);
         });
     }
 

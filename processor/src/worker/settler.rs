@@ -184,13 +184,23 @@ impl Settler {
         super::late::render_missing(&mut tx, &shared.connector, &mut report.claimed).await?;
         super::moved::readdress(&mut tx, &shared, &mut report.claimed).await?;
         let endpoints = Writing::all(&mut tx, &shared).await?;
-        crash::before(Step::SettleCommit);
+        let settled = || {
+            let rules = batch.iter().map(|prepared| prepared.held.rule).chain(report.lines.rules());
+            ids(&shared, rules.collect())
+        };
+        crash::before_of(Step::SettleCommit, settled);
         tx.commit().await?;
-        crash::after(Step::SettleCommit);
+        crash::after_of(Step::SettleCommit, settled);
         endpoints.done(&shared);
         slots.keep();
         Ok(report)
     }
+}
+
+/// The ids of rules.
+fn ids(shared: &Shared, rules: BTreeSet<usize>) -> Vec<String> {
+    let id = |rule: usize| shared.connector.effects.get(rule).map(|rule| rule.id.to_string());
+    rules.into_iter().filter_map(id).collect()
 }
 
 /// Lanes in which something becomes final: what waits behind it may go.

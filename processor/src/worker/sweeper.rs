@@ -197,9 +197,9 @@ impl Sweeper {
         let mut held: Vec<Held> = claims.into_iter().map(held).collect();
         super::late::render_missing(&mut tx, &shared.connector, &mut held).await?;
         super::moved::readdress(&mut tx, &shared, &mut held).await?;
-        crash::before(Step::ClaimCommit);
+        crash::before_of(Step::ClaimCommit, || [name]);
         tx.commit().await?;
-        crash::after(Step::ClaimCommit);
+        crash::after_of(Step::ClaimCommit, || [name]);
         Ok(held)
     }
 
@@ -344,9 +344,10 @@ impl Sweeper {
         let dead = orphans.iter().filter(|orphan| taken.contains(&orphan.key));
         let dead: Vec<_> = dead.map(|orphan| (orphan.key, orphan.fence, orphan.worker)).collect();
         sweep::record_deaths(&mut tx, &dead).await?;
-        crash::before(Step::TakeOver);
+        let names = || orphans.iter().map(|orphan| orphan.name.clone());
+        crash::before_of(Step::TakeOver, names);
         tx.commit().await?;
-        crash::after(Step::TakeOver);
+        crash::after_of(Step::TakeOver, names);
         tracing::warn!(claims = taken.len(), "claims of dead workers taken over");
         for takeover in takeovers.iter().filter(|one| taken.contains(&one.key)) {
             if let Some(orphan) = orphans.iter().find(|orphan| orphan.key == takeover.key) {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncely_core::connector::Connector;
 use oncely_core::decide::{self, Ending, Input, ParkReason, Plan};
 use oncely_core::expr::Header;
 use oncely_core::key::Key;
@@ -381,14 +382,23 @@ impl Writer {
             store::parked::decided(&mut tx, &decided).await?;
         }
         let plan = self.committing.insert(plan);
-        crash::before(Step::BatchCommit);
+        crash::before_of(Step::BatchCommit, || owed(rules, plan));
         tx.commit().await.map_err(StoreError::from)?;
-        crash::after(Step::BatchCommit);
+        crash::after_of(Step::BatchCommit, || owed(rules, plan));
         let claimed = grants.keep(plan, &fences, worker);
         let plan = self.committing.take().unwrap_or_default();
         shared.metrics.stage(Stage::Write, clock::since(begun));
         Ok((plan, claimed, numbers))
     }
+}
+
+/// The ids of what a plan owes that is new.
+fn owed(rules: &Connector, plan: &Plan) -> Vec<String> {
+    let effects = plan.effects.values().map(|effect| effect.rule);
+    let rules_of =
+        effects.chain(plan.ledger.values().map(|line| line.rule)).collect::<BTreeSet<_>>();
+    let id = |rule: usize| rules.effects.get(rule).map(|rule| rule.id.to_string());
+    rules_of.into_iter().filter_map(id).collect()
 }
 
 /// Whether new events of the connector's scope may be done and forgotten.

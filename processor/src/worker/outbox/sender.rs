@@ -58,10 +58,11 @@ impl Sender {
             return How::Unsent;
         }
         let headers = letter.headers();
-        crash::before(Step::Publish);
+        let effect = || row.what.effect().map(|effect| &*effect.name);
+        crash::before_of(Step::Publish, effect);
         match self.producer.produce_now(letter.as_new(&row.topic, &headers)).await {
             Ok(delivered) => {
-                crash::after(Step::Publish);
+                crash::after_of(Step::Publish, effect);
                 How::Sent(delivered)
             }
             Err(error) => {

@@ -85,10 +85,15 @@ pub(super) async fn record(
             shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
         }
     }
-    crash::before(Step::PublishCommit);
+    let names = || over.iter().filter_map(effect_name);
+    crash::before_of(Step::PublishCommit, names);
     tx.commit().await?;
-    crash::after(Step::PublishCommit);
+    crash::after_of(Step::PublishCommit, names);
     Ok(let_go)
+}
+
+fn effect_name(over: &Over) -> Option<&str> {
+    over.row.what.effect().map(|effect| &*effect.name)
 }
 
 /// What later effects and people read: where the record lies.

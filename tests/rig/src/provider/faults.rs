@@ -61,6 +61,8 @@ pub struct Rule {
     fault: Fault,
     endpoint: Option<String>,
     key: Option<String>,
+    /// A part of the key.
+    key_part: Option<String>,
     left: Option<u64>,
     /// Keys that have met it, where each meets it once.
     met: Option<BTreeSet<String>>,
@@ -83,7 +85,15 @@ impl Rule {
     /// This fault until healed.
     #[must_use]
     pub const fn always(fault: Fault) -> Self {
-        Self { fault, endpoint: None, key: None, left: None, met: None, lookups: false }
+        Self {
+            fault,
+            endpoint: None,
+            key: None,
+            key_part: None,
+            left: None,
+            met: None,
+            lookups: false,
+        }
     }
 
     /// This fault for the first request of each key.
@@ -106,6 +116,13 @@ impl Rule {
         self
     }
 
+    /// Only for requests whose keys hold this: a mail's is a part of its Message-ID.
+    #[must_use]
+    pub fn key_with(mut self, part: &str) -> Self {
+        self.key_part = Some(part.to_owned());
+        self
+    }
+
     /// For look-ups instead of requests for an effect.
     #[must_use]
     pub const fn lookups(mut self) -> Self {
@@ -118,6 +135,10 @@ impl Rule {
             && self.lookups == seen.lookup
             && self.endpoint.as_deref().is_none_or(|start| seen.endpoint.starts_with(start))
             && self.key.as_deref().is_none_or(|key| seen.key == Some(key))
+            && self
+                .key_part
+                .as_deref()
+                .is_none_or(|part| seen.key.is_some_and(|key| key.contains(part)))
             && self.met.as_ref().is_none_or(|met| seen.key.is_some_and(|key| !met.contains(key)))
     }
 }
@@ -248,6 +269,9 @@ mod tests {
         assert_eq!(faults.pick(&seen("a")), None);
         let lookup = Seen { lookup: true, ..seen("a") };
         assert_eq!(faults.pick(&lookup), Some(Fault::CloseBefore));
+        faults.add(Rule::once(Fault::HangAfter).key_with("ley"));
+        assert_eq!(faults.pick(&seen("key")), None);
+        assert_eq!(faults.pick(&seen("<barley@oncely>")), Some(Fault::HangAfter));
     }
 
     #[test]
