@@ -209,3 +209,44 @@ async fn w10_what_was_parked_before_a_failover_owes_what_it_owed_then() {
     world.until_count("both to be stale", stale, 2).await;
     assert_eq!(world.count(effects).await, before, "nothing is held that was never owed");
 }
+
+/// A run under a name, forgotten, and asked for once more under that name: it may be done. Without a name it is a new
+/// one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w10_r27_a_named_replay_that_is_forgotten_is_repeated_by_key_or_held() {
+    let wiring = Wiring::invoices("forgotten-replay").effects([charge(), note()]);
+    let plan = World::plan(wiring).lease_ms(LEASE_MS).own_postgres().unsampled();
+    let mut world = plan.start().await;
+    world.run().await;
+    let (name, connector) = (World::invoice(1), world.wiring.name.clone());
+    world.pay(&name, 0).await;
+    world.settled().await;
+    let standby = world.standby().await;
+    standby.falls_behind();
+    let id = Event::paid(&name, 1).id;
+    let replay = ["replay", &connector, "--id", &id, "--tenant", "acct_7", "--effects"];
+    let named = [&replay[..], &["rerun=charge,note", "--request", "R1"]].concat();
+    let calls = |world: &World| {
+        let log = world.provider.read_log().unwrap();
+        (log.effects_at("/v1/charges"), log.effects_at("/plain/notes"))
+    };
+    let said = world.oncely(&[&named[..], &["--yes", "--reason", "x"]].concat()).await;
+    assert_eq!(said.json["effects_added"], 2, "{said:?}");
+    world.settled().await;
+    assert_eq!(calls(&world), (2, 2));
+    world.fail_over(standby).await;
+    world.until_count("a failover on record", "SELECT max(number) FROM oncely.failover", 2).await;
+    world.until_count("what is in doubt to be decided again", IN_DOUBT, 0).await;
+    let said = world.overrides(&named).await;
+    assert_eq!(said.json["effects_suspect"], 2, "{said:?}");
+    let held = async || world.effects_in("held").await == 1 && world.effects_in("done").await == 3;
+    world.until("the charge to be repeated and the note to be held", held).await;
+    assert_eq!(calls(&world), (2, 2), "neither is done twice");
+    // The books know of no note twice, whose provider knows of no keys: they are not laid beside it.
+    let unnamed = [&replay[..], &["rerun=note", "--dry-run", "--reason", "x"]].concat();
+    let said = world.oncely(&unnamed).await;
+    assert_eq!(
+        (&said.json["effects_added"], &said.json["effects_suspect"]),
+        (&1.into(), &0.into())
+    );
+}

@@ -343,11 +343,19 @@ fn answer(
              changed\n"
         ),
     });
+    let suspect: usize = came.iter().map(|played| played.suspect).sum();
+    if suspect > 0 {
+        text.push_str(&format!(
+            "{suspect} of them may have been done before, in what the failover of the database has lost: they are \
+             repeated by their key, asked for, or held\n"
+        ));
+    }
     let json = json!({
         "selected": events.len(),
         "outcomes": counts,
         "effects": effects,
         "effects_added": added,
+        "effects_suspect": suspect,
         "events_with_effects_added": adding,
         "reasons": reasons,
         "request": request,

@@ -77,12 +77,14 @@ pub(super) struct Played {
     pub(super) came: Came,
     /// Keys and ids of what was added; events that share an effect name it each, while nothing is written.
     pub(super) effects: Vec<(Key, String)>,
+    /// Of these, calls that may have been made before, in what a failover has lost.
+    pub(super) suspect: usize,
     pub(super) why: Option<String>,
 }
 
 impl Played {
     pub(super) const fn of(came: Came) -> Self {
-        Self { came, effects: Vec::new(), why: None }
+        Self { came, effects: Vec::new(), suspect: 0, why: None }
     }
 
     fn because(came: Came, why: impl Into<String>) -> Self {
@@ -221,6 +223,7 @@ async fn again(
     let rule = |index: usize| connector.effects.get(index).map(|rule| rule.id.to_string());
     let effects = owed.effects.iter().map(|(key, effect)| (*key, effect.rule));
     let effects = effects.chain(owed.ledger.iter().map(|(key, line)| (*key, line.rule)));
+    let suspect = owed.effects.values().filter(|effect| effect.suspect).count();
     let effects: Vec<(Key, String)> =
         effects.filter_map(|(key, index)| Some((key, rule(index)?))).collect();
     let stored = write_headers(&record.headers);
@@ -243,7 +246,7 @@ async fn again(
         ("file", json!(rules.file)),
     ]);
     replay::note(tx, event.key, action, change, &detail).await?;
-    Ok(Played { came: Came::Added, effects, why: None })
+    Ok(Played { came: Came::Added, effects, suspect, why: None })
 }
 
 /// A new generation of effects whose first one has come to its end.

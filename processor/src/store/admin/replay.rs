@@ -11,7 +11,7 @@ use oncely_core::decide::{Known, OwedAgain, Plan};
 use oncely_core::effect::order::Turn;
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_scalar};
 use uuid::Uuid;
 
 use super::audit::{Change, record};
@@ -132,6 +132,10 @@ pub async fn in_doubt(
     connector: &Connector,
     event: &Selected,
 ) -> Result<bool> {
+    let replayed = query_file_scalar!("src/store/sql/failover_replayed.sql", event.first_seen_at);
+    if replayed.fetch_one(&mut *tx).await? {
+        return Ok(true);
+    }
     let topics = connector.source.topics.iter().map(|topic| topic.to_string()).collect::<Vec<_>>();
     let scope = (&*connector.scope, event.connector_id);
     Ok(failover::doubt(tx, scope, &event.cluster_id, &topics).await?.any)
