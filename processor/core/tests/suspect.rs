@@ -235,8 +235,11 @@ fn w10_a_line_that_was_lost_with_what_made_it_owed_is_written_again() {
     assert_eq!(lines(&connector, ("paid", 1), true, (0, 9)), 1, "behind it");
     assert_eq!(lines(&connector, ("paid", 1), true, (0, 3)), 0, "it came too late then as well");
     assert_eq!(lines(&connector, ("paid", 1), false, (1, 0)), 0);
-    // One that stands is not written twice.
+    let settle = |known: &mut Known, _: &Event| known.redriven = true;
     let stands = Some(("cancelled", 9));
+    let redriven = decided_with(&connector, ("paid", 1), stands, true, &[], settle);
+    assert_eq!(redriven.ledger.len(), 0, "it was parked, and not applied");
+    // One that stands is not written twice.
     let written = decided(&connector, ("paid", 1), stands, true, &[]).ledger;
     let settle = |known: &mut Known, _: &Event| {
         known.ledger.extend(written.iter().map(|(key, line)| (*key, line.content)));
@@ -246,4 +249,30 @@ fn w10_a_line_that_was_lost_with_what_made_it_owed_is_written_again() {
     // Whether this one was owed hangs on where its entity stood, and nobody knows that any more.
     connector.effects = vec![line("entered(\"cancelled\") && state.previous == \"paid\"")];
     assert_eq!(lines(&connector, ("cancelled", 2), true, (1, 0)), 0);
+}
+
+/// The event's bytes are kept with one state: it is that by which something is rendered later.
+#[test]
+fn w10_what_is_rendered_later_is_rendered_as_its_entity_may_have_gone() {
+    let mut connector = connector();
+    let entered = |from: &str| {
+        Some(
+            Expr::compile(&format!("entered(\"cancelled\") && state.previous == \"{from}\""))
+                .unwrap(),
+        )
+    };
+    // One call by the first way, whose bytes are made at once, and one by the second that reads a result.
+    connector.effects[0].when = entered("open");
+    connector.effects[1].when = entered("paid");
+    connector.effects[1].compensates = None;
+    let stale = decided(&connector, ("cancelled", 2), Some(("paid", 3)), true, &[]);
+    assert_eq!(turns(&stale).len(), 2);
+    let moved = stale.payloads[0].moved.as_ref().unwrap();
+    assert_eq!((&*moved.from, &*moved.to), ("paid", "cancelled"));
+    // The same where it moves otherwise now.
+    let moves = decided(&connector, ("cancelled", 3), Some(("open", 1)), true, &[]);
+    assert_eq!(moves.decisions[0].ending, Ending::Applied);
+    assert_eq!(turns(&moves).len(), 2);
+    let moved = moves.payloads[0].moved.as_ref().unwrap();
+    assert_eq!((&*moved.from, &*moved.to), ("paid", "cancelled"));
 }

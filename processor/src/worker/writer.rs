@@ -346,6 +346,7 @@ impl Writer {
             known.suspect.extend(inputs.iter().map(|(_, input)| input.event.key));
         }
         if !known.suspect.is_empty() {
+            known.redriven = redriving.is_some();
             tables::load_stood(&mut tx, inputs, redriving, &mut known).await?;
         }
         shared.metrics.stage(Stage::Load, clock::since(begun));

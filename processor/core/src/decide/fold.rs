@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Input;
 use super::forgotten;
-use super::known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known, Place};
+use super::known::{DeferredRow, EffectRow, EntityRow, InboxRow, Known};
 use super::owed::{Owed, Question, owed};
 use super::plan::{
     Decision, DeferredNew, Ending, EntityWrite, InboxNew, Moved, ParkReason, ParkedNew, PayloadNew,
@@ -200,7 +200,9 @@ impl Fold<'_> {
                     && !(moved.is_some() && self.is_next(event))
                     && !(question.stale && self.known.late.contains(&event.key))
                 {
-                    let lines = question.stale && !self.is_behind(event, input.place);
+                    // What was parked came too late for its lines, unless a person had it run since.
+                    let is_read = question.stale && !self.known.redriven;
+                    let lines = is_read && !self.known.is_behind(event, input.place);
                     forgotten::add(&question, rules, lines, &mut owed);
                 }
                 Meaning::Fresh { ending, moved, owed }
@@ -219,15 +221,6 @@ impl Fold<'_> {
         let Some(about) = &event.entity else { return false };
         let stored = self.known.entities.get(&about.key);
         stored.is_some_and(|row| row.version.saturating_add(1) == about.version)
-    }
-
-    /// Whether its entity was set by a record that lies before its own in the same partition: that was read before it
-    /// the first time as well.
-    fn is_behind(&self, event: &Event, place: Place) -> bool {
-        let at = event.entity.as_ref().and_then(|about| self.known.set_at.get(&about.key));
-        at.is_some_and(|at| {
-            (at.source, at.partition) == (place.source, place.partition) && at.offset < place.offset
-        })
     }
 
     pub(super) fn apply(&mut self, index: usize, input: &Input<'_>, meaning: Meaning) -> Decision {
@@ -395,8 +388,11 @@ impl Fold<'_> {
             }
         }
         if owed.needs_payload {
-            let moved = moved.clone().or(owed.as_if).or_else(|| self.stood(event));
-            let payload = PayloadNew { input: index, event: event.key, moved };
+            let as_it_is = moved.clone();
+            let so =
+                if owed.renders_later { as_it_is.or(owed.as_if) } else { owed.as_if.or(as_it_is) };
+            let so = so.or_else(|| self.stood(event));
+            let payload = PayloadNew { input: index, event: event.key, moved: so };
             self.plan.payloads.push(payload);
         }
         for (key, line) in owed.ledger {

@@ -38,9 +38,8 @@ pub(super) fn add(question: &Question<'_>, rules: &StateRules, lines: bool, owed
                 Some(others) => others.into_iter().filter(|line| by_this.contains(line)).collect(),
             });
         }
-        let before = owed.effects.len();
-        add_of(&then, owed);
-        if owed.effects.len() > before && owed.as_if.is_none() {
+        // One state is kept of an event: that of the first way by which something is rendered later.
+        if add_of(&then, owed) && owed.as_if.is_none() {
             owed.as_if = Some(moved);
         }
     }
@@ -91,8 +90,9 @@ fn ways(question: &Question<'_>, rules: &StateRules) -> Vec<Moved> {
     ways
 }
 
-/// What it may have owed by one of them. What has no usable value was not sent then, either.
-fn add_of(then: &Question<'_>, owed: &mut Owed) {
+/// Adds what it may have owed by one of them, and says whether some of it is rendered later. What has no usable value
+/// was not sent then, either.
+fn add_of(then: &Question<'_>, owed: &mut Owed) -> bool {
     let tenant = Some(&*then.event.tenant);
     let scope = Scope { state: state(then), tenant, ..then.scope };
     let rules = &then.connector.effects;
@@ -142,6 +142,7 @@ fn add_of(then: &Question<'_>, owed: &mut Owed) {
         }
     }
     statuses.extend(made.iter().map(|(key, _)| (*key, Status::Waiting)));
+    let mut renders_later = false;
     for (key, mut new) in made {
         if order(then, &scope, &mut new, &keys, &statuses).is_err() {
             continue;
@@ -155,8 +156,10 @@ fn add_of(then: &Question<'_>, owed: &mut Owed) {
         let later = rule.is_some_and(|rule| {
             rule.body.needs_event_later() || matches!(rule.body, EffectBody::Ledger(_))
         });
+        renders_later |= later;
         owed.needs_payload |= later || then.connector.failure.dead_letter.is_some();
         owed.keys.push(key);
         owed.effects.push((key, new));
     }
+    renders_later
 }

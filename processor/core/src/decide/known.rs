@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::plan::Ending;
 use crate::effect::order::OpenEffect;
 use crate::effect::status::Status;
+use crate::event::Event;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 
@@ -34,6 +35,8 @@ pub struct Known {
     pub late: BTreeSet<Key>,
     /// By entity of a suspect event: where the record lies that moved it last, if it was decided as soon as it was read.
     pub set_at: BTreeMap<Key, Place>,
+    /// They are parked records that a person wants decided again, and not read again.
+    pub redriven: bool,
     /// Ledger lines that turned out to exist already, with the hash of their content.
     pub ledger: BTreeMap<Key, Key>,
     /// By entity: who waits, and for what. Empty for connectors whose events wait for nothing.
@@ -43,6 +46,17 @@ pub struct Known {
     /// How many more events may be deferred; `None` where nobody has counted.
     pub room: Option<usize>,
     pub releases: Releases,
+}
+
+impl Known {
+    /// Whether the event's entity was set by a record that lies before its own in the same partition: that was read
+    /// before it the first time as well.
+    pub(super) fn is_behind(&self, event: &Event, place: Place) -> bool {
+        let at = event.entity.as_ref().and_then(|about| self.set_at.get(&about.key));
+        at.is_some_and(|at| {
+            (at.source, at.partition) == (place.source, place.partition) && at.offset < place.offset
+        })
+    }
 }
 
 /// What is on record of an entity's order, beside the entity.

@@ -26,7 +26,9 @@ pub(super) struct Owed {
     /// New and shared effects, in the order of the file.
     pub(super) keys: Vec<Key>,
     pub(super) needs_payload: bool,
-    /// How it would have moved its entity, where it may have owed effects by that.
+    /// Something that it owes by how it moves its entity now is rendered later.
+    pub(super) renders_later: bool,
+    /// How it would have moved its entity, where something that it may have owed by that is rendered later.
     pub(super) as_if: Option<Moved>,
 }
 
@@ -101,6 +103,7 @@ pub(super) fn owed(question: &Question<'_>) -> Result<Owed, Refusal> {
             None => {
                 statuses.insert(key, Status::Waiting);
                 // A dead letter of the effect is the record that owed it.
+                owed.renders_later |= needs_event_later;
                 owed.needs_payload |= needs_event_later || connector.failure.dead_letter.is_some();
                 owed.effects.push((key, new));
             }
