@@ -131,6 +131,8 @@ codes! {
     Compensation = "E053",
     /// Records that make records of their own kind, with nothing that could end it.
     PublishLoop = "E054",
+    /// Events of one entity that wait in one connector for those of another.
+    WaitsApart = "E055",
     /// Part of the language, but not of this version.
     NotYet = "E060",
     /// A variable that has no value here.

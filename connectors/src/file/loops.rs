@@ -1,13 +1,13 @@
 //! Records that make records of their own kind: what is published comes back to the connector that published it.
 //!
 //! Reads: connectors that run together, and where they say to which topic they publish. Gives: one finding for
-//! each effect on such a ring, if nothing on the ring could end it. A `match`, a `when` or a `state` block can,
-//! and is trusted to. Topics that a template names are known only when an event names them.
+//! each effect on such a ring, if nothing on the ring could end it. A `match` or a `when` that reads something, or
+//! a `state` block can, and is trusted to. Topics that a template names are known only when an event names them.
 
 use std::collections::VecDeque;
 
 use oncely_core::connector::{Connector, EffectBody, EffectRule, OnStale, RequestRule};
-use oncely_core::expr::Scope;
+use oncely_core::expr::{Expr, Scope};
 
 use super::Compiled;
 use super::diagnostic::{Code, Diagnostic, Fault, Findings};
@@ -75,7 +75,13 @@ fn rings(all: &[Compiled], written: fn(&Connector) -> Written) -> Vec<Diagnostic
 fn endless(connector: &Connector) -> Written {
     let ends = |rule: &EffectRule| {
         let by_state = connector.state.is_some() && rule.on_stale == OnStale::Skip;
-        connector.matches.is_some() || rule.when.is_some() || by_state
+        let chooses = |expr: &Expr| match expr.is_constant() {
+            true => !expr.is_true(&Scope::default()).unwrap_or(false),
+            false => true,
+        };
+        connector.matches.as_ref().is_some_and(chooses)
+            || rule.when.as_ref().is_some_and(chooses)
+            || by_state
     };
     let written = |rule: &EffectRule| match (&rule.body, rule.body.request()?) {
         (EffectBody::Publish(_), RequestRule::Record(record))
@@ -186,6 +192,13 @@ mod tests {
             ),
         ] {
             assert!(found(&[connector("a", "t", "t", more, when)]).is_empty(), "{more}{when}");
+        }
+        assert!(
+            found(&[connector("a", "t", "t", "", "when: 'false', ")]).is_empty(),
+            "it never publishes"
+        );
+        for (more, when) in [("match: 'true'\n", ""), ("", "when: 1 < 2, ")] {
+            assert_eq!(found(&[connector("a", "t", "t", more, when)]).len(), 1, "{more}{when}");
         }
         assert!(found(&[connector("a", "t", "{{ event.topic }}", "", "")]).is_empty());
         assert!(

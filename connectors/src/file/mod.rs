@@ -52,6 +52,8 @@ struct Places {
     name: Option<Diagnostic>,
     /// That of the group, else that of the name which it is made of.
     group: Option<Diagnostic>,
+    /// That of the scope, where the file names one.
+    scope: Option<Diagnostic>,
 }
 
 /// How references without a value are taken.
@@ -210,6 +212,7 @@ fn compile_into(
     let group = raw.source.get().and_then(|from| from.group.as_ref()?.span());
     places.name = placed(raw.connector.span(), Code::ConnectorTaken);
     places.group = placed(group.or(raw.connector.span()), Code::GroupTaken);
+    places.scope = placed(raw.scope.as_ref().and_then(read::Field::span), Code::WaitsApart);
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
         findings.add(
@@ -298,7 +301,8 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::io::Error)
     Ok(files)
 }
 
-/// What only shows between connectors: two with one name, two in one consumer group, records that go round.
+/// What only shows between connectors: two with one name, two in one consumer group, events of one entity that wait in
+/// one of two, records that go round.
 pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (index, one) in all.iter().enumerate() {
@@ -323,11 +327,26 @@ pub fn check_together(all: &[Compiled]) -> Vec<Diagnostic> {
                 let help =
                     "each connector needs a group of its own, or they take records from each other";
                 add(Code::GroupTaken, &one.places.group, text, help);
+            } else if let Some(kind) = waits_apart(&one.connector, &other.connector) {
+                let text = format!(
+                    "`{kind}` of scope `{}` is moved by connector `{}` in {}, too, and events of it may have to wait",
+                    one.connector.scope, other.connector.name, other.file
+                );
+                let help = "a connector knows only its own events that wait: let one of them read the topics of both, \
+                            or have events apply at once in both (`on_gap: apply`, `on_parked: apply`)";
+                add(Code::WaitsApart, &one.places.scope, text, help);
             }
         }
     }
     found.extend(loops::find(all));
     found
+}
+
+/// The kind of entity that both move, where events of one may have to wait for events that the other reads.
+fn waits_apart<'c>(one: &'c Connector, other: &Connector) -> Option<&'c str> {
+    let (mine, others) = (one.state.as_ref()?, other.state.as_ref()?);
+    let shared = one.scope == other.scope && mine.entity == others.entity;
+    (shared && (mine.defers() || others.defers())).then_some(&mine.entity)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::*;
 
 mod mail;
 mod remedies;
+mod together;
 
 const EXAMPLES: [&str; 11] = [
     "invoice-paid.yaml",
@@ -369,28 +370,6 @@ fn a_mistake_in_a_template_file_is_told_with_its_line() {
     let found = compile(&name, &format!("{SMALL}{effect}"), &AllSecrets, Check::Live).unwrap_err();
     assert_eq!(found[0].message, "unknown name `evnt`, did you mean `event`?");
     assert_eq!(found[0].notes, ["in line 2 of receipt.html.j2"]);
-    fs::remove_dir_all(&dir).unwrap();
-}
-
-#[test]
-fn two_connectors_in_one_group_take_records_from_each_other() {
-    let dir = std::env::temp_dir().join(format!("oncely-file-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
-    let other = SMALL.replace("connector: small", "connector: other");
-    let grouped = other.replace("[t] }", "[t], group: oncely.small }");
-    for (name, text, want, field) in [
-        ("one-group", &grouped, Code::GroupTaken, "source.group"),
-        ("one-name", &SMALL.to_owned(), Code::ConnectorTaken, "connector"),
-    ] {
-        let first = dir.join(format!("{name}-a.yaml"));
-        let second = dir.join(format!("{name}-b.yaml"));
-        fs::write(&first, SMALL).unwrap();
-        fs::write(&second, text).unwrap();
-        let found = load(&[first, second], &AllSecrets, Check::Live).unwrap_err();
-        assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), [want]);
-        assert_eq!(found[0].field, field);
-        assert!(found[0].line > 0 && found[0].help.len() > 5, "{:?}", found[0]);
-    }
     fs::remove_dir_all(&dir).unwrap();
 }
 

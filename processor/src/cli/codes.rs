@@ -168,6 +168,12 @@ pub(super) const fn explanation(code: Code) -> &'static str {
              could end it: no connector has a `match` or a `state` block, and no effect a `when`. Topics that \
              a template names are not looked at."
         }
+        Code::WaitsApart => {
+            "Two connectors of one scope move the same entities, and events of one may have to wait for those of \
+             the other: a missing version may be in a topic that only the other one reads, and the time that it is \
+             waited for says nothing of that one's lag. Let one connector read the topics of both, or have events \
+             apply at once."
+        }
         Code::NotYet => {
             "It is part of the language, but this version does nothing with it, and refuses it: a \
              rule that silently does not hold is worse. The finding says what to use instead. \

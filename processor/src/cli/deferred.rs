@@ -135,7 +135,10 @@ const LOOKED_AT_MAX: i64 = 100_000;
 /// Why none of the events that were asked for could be let go.
 fn why_none(rows: &[DeferredRow], numbers: &[i64]) -> String {
     let asked = |row: &&DeferredRow| numbers.is_empty() || numbers.contains(&row.id);
-    let behind = rows.iter().filter(asked).find(|row| row.closed.is_none() && row.due_at.is_none());
+    // One that waited for a version first keeps its time, and waits beyond it.
+    let is_behind = |row: &&DeferredRow| row.behind.is_some() || row.due_at.is_none();
+    let mut open = rows.iter().filter(asked).filter(|row| row.closed.is_none());
+    let behind = open.find(is_behind);
     if let Some(row) = behind {
         let (id, what) = (row.id, waits_for(row));
         return match row.behind {
@@ -229,8 +232,8 @@ fn until(row: &DeferredRow) -> String {
     match (&row.closed, row.due_at) {
         (Some((at, how)), _) if row.escalated => format!("{}: {how}, not in time", time(*at)),
         (Some((at, how)), _) => format!("{}: {how}", time(*at)),
-        (None, Some(due)) => time(due),
-        (None, None) => "a person has decided".to_owned(),
+        (None, Some(due)) if row.behind.is_none() => time(due),
+        (None, _) => "a person has decided".to_owned(),
     }
 }
 
@@ -333,6 +336,11 @@ mod tests {
         let gone = DeferredRow { closed, ..row() };
         assert_eq!(why_none(&[gone], &[4]), "deferred event 4 waits no more: applied");
         assert!(why_none(&[kind("quarantine")], &[5]).starts_with("no such event"));
+        // One that waited for a version first has a time as well, and waits beyond it.
+        let first =
+            DeferredRow { due_at: row().due_at, cause: "gap".to_owned(), ..kind("quarantine") };
+        assert_eq!(until(&first), "a person has decided");
+        assert!(why_none(&[first], &[4]).contains("quarantine release 17"));
     }
 
     #[test]
