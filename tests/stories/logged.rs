@@ -68,12 +68,15 @@ async fn an_outage_of_kafka_is_one_story() {
     world.pay_many(5, 4, 2).await;
     world.settled().await;
     let brokers = format!("at={}", world.own_kafka().bootstrap());
-    assert_eq!(lines(&world, worker, &["kafka is away", &brokers]).len(), 1);
+    // A broker that is slow to start may be there, and away once more.
+    let log = world.workers[worker].log();
+    let (outage, _) = log.split_once("kafka is back").unwrap();
+    let away: Vec<&str> = outage.lines().filter(|line| line.contains("kafka is away")).collect();
+    assert!(away.len() == 1 && away[0].contains(&brokers), "{away:#?}");
     let told = lines(&world, worker, &[" WARN "]);
     let told = [told, lines(&world, worker, &[" ERROR "])].concat();
     // Each cause once in half a minute: a handful, also on a slow machine.
     assert!(told.len() <= 8, "{told:#?}");
-    assert_eq!(lines(&world, worker, &["kafka is away"]).len(), 1, "{told:#?}");
     world.check_invariants().await;
 }
 

@@ -307,18 +307,27 @@ async fn a_sibling_of_the_scope_does_not_adopt_what_waits() {
     (sibling.name, sibling.group) =
         (format!("{}-b", world.name), format!("oncely.{}-b", world.name));
     sibling.topic = world.make_out(1).await;
+    let file = |name: &str| world.dir().join("connectors").join(name);
+    let (story, siblings, aside) = (file("story.yaml"), file("sibling.yaml"), file("story.aside"));
+    // Both are known, each from a process of its own: two whose events wait are refused together.
+    std::fs::rename(&story, &aside).unwrap();
     world.write_another("sibling.yaml", &sibling);
+    let earlier = world.run().await;
+    world.workers[earlier].kill9().await;
+    std::fs::remove_file(&siblings).unwrap();
+    std::fs::rename(&aside, &story).unwrap();
     let first = world.run().await;
     let [_, paid, _] = life(&World::invoice(1));
     world.event(&paid, 0, Fate::Deferred).await;
     world.until_count("it to wait", WAITING, 1).await;
-    // Its connector goes, long after both came, and the sibling stays.
+    // Its connector goes, long after both came, and the sibling comes back.
     world.workers[first].kill9().await;
-    std::fs::remove_file(world.dir().join("connectors/story.yaml")).unwrap();
+    std::fs::remove_file(&story).unwrap();
+    world.write_another("sibling.yaml", &sibling);
     world
         .sql("UPDATE oncely.connector SET registered_at = now() - interval '1 day', seen_at = now() - interval '5 minutes'")
         .await;
-    world.run().await;
+    let second = world.run().await;
     let seen = "SELECT count(*) FROM oncely.connector WHERE seen_at > now() - interval '1 minute'";
     world.until_count("the sibling to be seen", seen, 1).await;
     // It takes over, or not, in the same breath.
@@ -328,7 +337,7 @@ async fn a_sibling_of_the_scope_does_not_adopt_what_waits() {
     assert_eq!(world.count(own).await, 1);
     // One that came as the other went is another name of it.
     world.sql("UPDATE oncely.connector SET registered_at = now() WHERE name LIKE '%-b'").await;
-    world.workers[1].kill9().await;
+    world.workers[second].kill9().await;
     world.run().await;
     world.until_count("it to be taken over", own, 0).await;
     assert_eq!(world.count(WAITING).await, 1);

@@ -44,7 +44,7 @@ struct Watch {
     wire: Option<Wire>,
     ledger: Arc<Mutex<Ledger>>,
     versions: BTreeMap<String, i64>,
-    /// Where records lie whose offset was seen to go, rightly: a person may open their effects again.
+    /// Where records lie of which nothing was open, so that their offsets may go: a person may open their effects again.
     gone: BTreeSet<(i32, i64)>,
     /// The last failover that was seen, and when.
     failover: i64,
@@ -191,10 +191,12 @@ impl Watch {
         for sent in ledger.sent.iter().filter(|sent| sent.topic == self.topic) {
             let place = (sent.partition, sent.offset);
             let at = (sent.partition, Some(sent.offset));
-            if committed.get(&sent.partition).is_none_or(|committed| *committed <= sent.offset) {
-                continue;
-            }
-            if matches!(sent.fate, Fate::Parked(_)) && !tables.parked.contains(&place) {
+            let is_committed =
+                committed.get(&sent.partition).is_some_and(|committed| *committed > sent.offset);
+            if is_committed
+                && matches!(sent.fate, Fate::Parked(_))
+                && !tables.parked.contains(&place)
+            {
                 wrong.push((at, format!("I4: {place:?} is committed and not parked")));
             }
             if !is_remembered(sent.fate) {
@@ -203,16 +205,20 @@ impl Watch {
             let of_id = sent.id.as_deref().and_then(|id| copies.get(id)).into_iter().flatten();
             let mut places = of_id.map(|copy| (copy.partition, copy.offset));
             let Some(first) = places.find(|place| tables.remembered.contains(place)) else {
-                let text = format!("I4: {place:?} ({:?}) is committed and not durable", sent.id);
-                wrong.push((at, text));
+                if is_committed {
+                    let text =
+                        format!("I4: {place:?} ({:?}) is committed and not durable", sent.id);
+                    wrong.push((at, text));
+                }
                 continue;
             };
             let open = tables.open.contains(&first);
-            if open && !self.gone.contains(&place) {
+            if is_committed && open && !self.gone.contains(&place) {
                 let text = format!("I4: {place:?} ({:?}) is committed, its effect open", sent.id);
                 wrong.push((at, text));
             }
-            if !open || !forgetful {
+            // Its offset may go from the moment on that nothing of it is open, and is on its way.
+            if !open || (is_committed && !forgetful) {
                 self.gone.insert(place);
             }
         }
