@@ -20,10 +20,10 @@ up: servers ## Start a Kafka, a PostgreSQL and a provider to try things on, unti
 	$(CARGO) run -p oncely-rig --bin servers
 
 # Tests of servers wait more than they compute, so two halves run side by side: targets whose names begin with
-# an s (stories and soak), and all others.
+# an s (stories and soak), and all others. JOBS=1 runs one after the other.
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
 	$(CARGO) test --workspace --no-run
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-s test-others
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(or $(JOBS),2) --output-sync=target test-s test-others
 
 test-s:
 	$(CARGO) test --workspace --no-fail-fast --test 's*'

@@ -158,7 +158,9 @@ fn w5_what_comes_after_another_effect_dies_in_its_own_call() {
     assert_eq!(code, 0, "{errors}");
     for point in points.iter().filter(|point| **point != "before-publish") {
         assert_eq!(end(&json, point, "charge"), "safe", "{point}: {json}");
-        assert_eq!(end(&json, point, "mail"), "held", "{point}: {json}");
+        // With the outcome of the charge the mail is claimed as well, unless somebody else was quicker.
+        let ends = if *point == "after-settle-commit" { &["held", "safe"][..] } else { &["held"] };
+        assert!(ends.contains(&&*end(&json, point, "mail")), "{point}: {json}");
     }
     assert_eq!(end(&json, "before-publish", "mail"), "", "it publishes nothing: {json}");
     assert_eq!(json["not_crashed"], 0, "{json}");
