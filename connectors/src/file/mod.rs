@@ -52,7 +52,7 @@ struct Places {
     name: Option<Diagnostic>,
     /// That of the group, else that of the name which it is made of.
     group: Option<Diagnostic>,
-    /// That of the scope, where the file names one.
+    /// That of the scope, else that of the name which is one as well.
     scope: Option<Diagnostic>,
 }
 
@@ -212,7 +212,8 @@ fn compile_into(
     let group = raw.source.get().and_then(|from| from.group.as_ref()?.span());
     places.name = placed(raw.connector.span(), Code::ConnectorTaken);
     places.group = placed(group.or(raw.connector.span()), Code::GroupTaken);
-    places.scope = placed(raw.scope.as_ref().and_then(read::Field::span), Code::WaitsApart);
+    let scope = raw.scope.as_ref().and_then(read::Field::span);
+    places.scope = placed(scope.or(raw.connector.span()), Code::WaitsApart);
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
         findings.add(

@@ -165,8 +165,8 @@ pub(super) const fn explanation(code: Code) -> &'static str {
         Code::PublishLoop => {
             "What an effect publishes comes back to its own connector, at once or by way of others that are \
              checked with it, so one record makes records for ever. It is refused where nothing on the way \
-             could end it: no connector has a `match` or a `state` block, and no effect a `when`. Topics that \
-             a template names are not looked at."
+             could end it: no connector has a `match` or a `state` block, and no effect a `when` that is not \
+             always true. Topics that a template names are not looked at."
         }
         Code::WaitsApart => {
             "Two connectors of one scope move the same entities, and events of one may have to wait for those of \

@@ -50,6 +50,12 @@ fn events_of_one_entity_do_not_wait_for_those_of_another_connector() {
         "{lines:?}"
     );
     assert_eq!(told[0].field, "scope");
+    // A name is a scope as well, in whichever order the files come.
+    let named = |state: &str| state.replace("scope: shop\n", "");
+    let called = |state: &str| state.replace("scope: shop\n", "scope: other\n");
+    let told = found("named", &called(&waits), &named(&applies));
+    let told: Vec<(Code, &str)> = told.iter().map(|one| (one.code, &*one.field)).collect();
+    assert_eq!(told, [(Code::WaitsApart, "connector")]);
     let waits = waits.replace("entity: order", "entity: basket");
     for (name, one, other) in [("apply", &applies, &applies), ("kinds", &applies, &waits)] {
         let told = found(name, one, other);
