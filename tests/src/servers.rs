@@ -60,9 +60,10 @@ pub async fn pooler(cluster: &Cluster) -> Pooler {
     Pooler::start(cluster, POOLED, &settings.join("\n")).await.unwrap()
 }
 
-/// How the shared cluster is made, and the clusters of stories that break one.
+/// How the shared cluster is made, and the clusters of stories that break one. Each database of the shared one
+/// would be vacuumed once a minute by a process of its own, and there are hundreds that nobody uses any more.
 pub fn options() -> PostgresOptions {
-    PostgresOptions::quick().with("max_connections", "400")
+    PostgresOptions::quick().with("max_connections", "400").with("autovacuum", "off")
 }
 
 /// Programs of the PostgreSQL that people have from their distribution. Where none is installed, CI unpacks

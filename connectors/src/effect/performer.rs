@@ -71,6 +71,8 @@ pub enum PerformerError {
     NoCall,
     #[error("the HTTP client cannot be made")]
     Client(#[source] reqwest::Error),
+    #[error("TLS cannot be set up with the certificates of this system")]
+    Tls(#[source] native_tls::Error),
     #[error("the url before its first template is none")]
     Url { cause: url::ParseError },
     #[error("`{scheme}` is no scheme of this effect")]

@@ -292,6 +292,8 @@ impl Cluster {
         args.extend(["-k".into(), sockets.into()]);
         args.extend(["-p".into(), self.port.to_string().into()]);
         args.extend(["-c".into(), "listen_addresses=127.0.0.1".into()]);
+        // Shared memory in its own directory goes with it; the system's stays behind a server that was killed.
+        args.extend(["-c".into(), "dynamic_shared_memory_type=mmap".into()]);
         for (name, value) in &self.settings {
             args.extend(["-c".into(), format!("{name}={value}").into()]);
         }

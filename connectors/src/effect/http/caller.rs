@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use native_tls::TlsConnector;
 use oncely_core::cause::chain;
 use oncely_core::connector::{HttpRule, Limits, Timeout};
 use oncely_core::effect::request::HttpRequest;
@@ -81,6 +82,17 @@ impl From<Unsent> for Seen {
     }
 }
 
+/// The same for all clients of the process: to make one, every certificate of the system is read.
+fn tls() -> Result<TlsConnector, PerformerError> {
+    static TLS: OnceLock<TlsConnector> = OnceLock::new();
+    if let Some(made) = TLS.get() {
+        return Ok(made.clone());
+    }
+    let made = TlsConnector::builder().request_alpns(&["http/1.1"]).build();
+    let made = made.map_err(PerformerError::Tls)?;
+    Ok(TLS.get_or_init(|| made).clone())
+}
+
 impl Caller {
     /// `key_header` carries the effect key, where the provider reads one.
     pub(super) fn new(
@@ -103,6 +115,7 @@ impl Caller {
             .referer(false)
             .no_proxy()
             .http1_only()
+            .tls_backend_preconfigured(tls()?)
             .connect_timeout(Duration::from_millis(timeout.connect_ms))
             .timeout(Duration::from_millis(timeout.total_ms))
             .pool_idle_timeout(Duration::from_millis(POOL_IDLE_MS))
