@@ -9,6 +9,7 @@
 //! are personal data and are to be treated as such.
 
 use crate::fingerprint::Fingerprint;
+use std::cmp::Ordering;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -20,8 +21,21 @@ pub const RECIPE: u8 = 1;
 pub const PART_BYTES_MAX: usize = 512;
 
 /// Sixteen bytes that name one thing; stored as `uuid`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key([u8; 16]);
+
+// As the bytes are, and as PostgreSQL orders a `uuid`; compared as one number, in two instructions instead of a call.
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Key {
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
@@ -155,6 +169,14 @@ mod tests {
         assert_ne!(Key::event("s", "t", "ID1"), Key::event("s", "t", "id1"));
         assert_ne!(Key::event("s", "t", "id1"), Key::event("s", "t", "id1 "));
         assert_ne!(Key::event("s", "t", "\u{e9}"), Key::event("s", "t", "e\u{301}"));
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_bytes() {
+        let keys: Vec<Key> = (0..200_u32).map(|n| Key::event("s", "t", &n.to_string())).collect();
+        for (a, b) in keys.iter().zip(keys.iter().skip(1)).chain([(&keys[0], &keys[0])]) {
+            assert_eq!(a.cmp(b), a.as_bytes().cmp(b.as_bytes()));
+        }
     }
 
     #[test]
