@@ -30,7 +30,6 @@ test-s:
 
 test-others:
 	$(CARGO) test --workspace --no-fail-fast --lib --bins --test '[!s]*'
-	$(CARGO) test --workspace --no-fail-fast --doc
 
 check: ## What a change has to pass: format, lints, tests
 	$(CARGO) fmt --all --check

@@ -390,6 +390,22 @@ fn paths(files: impl Iterator<Item = Text>) -> Vec<String> {
     files.map(|file| file.path).collect()
 }
 
+/// `make test` runs none.
+#[test]
+fn documentation_has_no_examples_in_code() {
+    let mut found = Vec::new();
+    for file in rust() {
+        let lines = (1..).zip(file.text.lines());
+        let fences = lines.filter(|(_, line)| {
+            let text = line.trim_start();
+            let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"));
+            text.is_some_and(|text| text.trim_start().starts_with("```"))
+        });
+        found.extend(fences.map(|(number, _)| format!("{}:{number}", file.path)));
+    }
+    nothing("an example is a test: put it into one, and name that", found);
+}
+
 #[test]
 fn the_licence_that_cargo_names_is_there_in_full() {
     let cargo = fs::read_to_string(root().join("Cargo.toml")).unwrap();

@@ -265,7 +265,8 @@ async fn b39_large_records_of_many_partitions_wait_outside_while_the_database_is
     world.database_proxy.set(Mode::Pass);
     world.settled().await;
     let peak = memory_peak_mb(pid);
-    assert!(peak < before + 150, "{before} MB before, {peak} MB while all of it was read");
+    // The bound twice, in the client and here, and what allocators keep; all of it at once would be 194 MB more.
+    assert!(peak < before + 160, "{before} MB before, {peak} MB while all of it was read");
     assert_eq!(world.provider.counts().received, 228);
     world.check_invariants().await;
 }

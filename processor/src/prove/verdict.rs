@@ -141,7 +141,52 @@ fn fate(status: Option<Status>, applied: u64, finished: bool) -> Fate {
 
 #[cfg(test)]
 mod tests {
+    use oncely_connectors::file::{Check, NothingSet, compile};
+
     use super::*;
+    use crate::crash::{Side, Step};
+
+    /// Two calls, of which neither hangs on the other.
+    const FILE: &str = "version: 1
+connector: two
+source: { topics: [events] }
+identity: { id: event.id, fingerprint: [event.id] }
+effects:
+  - id: first
+    type: http
+    key: event.id
+    request: { method: POST, url: \"https://a.example.com/\", json: { id: \"{{ event.id }}\" } }
+    on_unknown: hold
+  - id: second
+    type: http
+    key: event.id
+    request: { method: POST, url: \"https://a.example.com/\", json: { id: \"{{ event.id }}\" } }
+    on_unknown: hold
+";
+
+    #[test]
+    fn an_effect_that_comes_to_a_point_and_was_not_hit_there_is_not_called_safe() {
+        let connector = compile("two.yaml", FILE, &NothingSet, Check::Offline).unwrap().connector;
+        let crash = |hit: usize, fates: [Fate; 2]| Crash {
+            hit: BTreeSet::from([hit]),
+            fates: (0..).zip(fates).collect(),
+        };
+        let point = Point { step: Step::Request, side: Side::Before };
+        let fates = |crashes: &[Crash]| {
+            let window = of_window(&connector, point, &BTreeSet::from([0, 1]), crashes);
+            let fates = window.verdicts.into_iter().map(|verdict| (verdict.crashed, verdict.fate));
+            fates.collect::<Vec<_>>()
+        };
+        let (safe, held) = (|| Fate::Safe, || Fate::Held);
+        let hit_first = crash(0, [safe(), safe()]);
+        assert_eq!(fates(&[hit_first]), [(true, Fate::Safe), (false, Fate::NotCrashed)]);
+        // Harm that the crash of another does is told all the same.
+        let harmed = crash(0, [safe(), held()]);
+        assert_eq!(fates(&[harmed]), [(true, Fate::Safe), (false, Fate::Held)]);
+        let both = [crash(0, [safe(), safe()]), crash(1, [safe(), held()])];
+        assert_eq!(fates(&both), [(true, Fate::Safe), (true, Fate::Held)]);
+        assert_eq!(fates(&[]), [(false, Fate::NotCrashed), (false, Fate::NotCrashed)]);
+    }
 
     #[test]
     fn the_worst_counts_and_nothing_is_taken_for_well() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::query_file;
+use sqlx::query_file_as;
 
 use super::error::Result;
 use crate::clock::{self, Moment};
@@ -32,10 +32,27 @@ impl Told {
     }
 }
 
+/// A statement that keeps others from a table, and whom it waits for.
+struct InTheWay {
+    relation: String,
+    pid: i32,
+    /// It has its lock; else it waits for one, and everybody behind it.
+    granted: bool,
+    query: String,
+    program: String,
+    behind: Option<i32>,
+    behind_state: String,
+    behind_query: String,
+}
+
+async fn in_the_way(connection: &mut PgConnection) -> Result<Option<InTheWay>> {
+    let query = query_file_as!(InTheWay, "src/store/sql/lock_held.sql");
+    Ok(query.fetch_optional(connection).await?)
+}
+
 /// Says who keeps a table, if anybody does at this moment.
 pub(super) async fn tell(connection: &mut PgConnection) -> Result<()> {
-    let row = query_file!("src/store/sql/lock_held.sql").fetch_optional(connection).await?;
-    let Some(row) = row else { return Ok(()) };
+    let Some(row) = in_the_way(connection).await? else { return Ok(()) };
     let table = format!("oncely.{}", row.relation);
     let (pid, statement, program) = (row.pid, row.query, row.program);
     match row.behind.filter(|_| !row.granted) {
@@ -73,4 +90,38 @@ pub(super) async fn tell(connection: &mut PgConnection) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection as _, Executor as _};
+
+    use super::*;
+    use crate::store::database_tests::World;
+
+    /// The table that is named while somebody holds a lock.
+    async fn named(world: &World, program: &str, lock: &str) -> Option<String> {
+        let mut holder = world.connect().await;
+        let mut tx = holder.begin().await.unwrap();
+        let name = format!("SET LOCAL application_name = '{program}'");
+        tx.execute(sqlx::AssertSqlSafe(name)).await.unwrap();
+        tx.execute(sqlx::AssertSqlSafe(format!("LOCK TABLE {lock}"))).await.unwrap();
+        let mut asker = world.connect().await;
+        in_the_way(&mut asker).await.unwrap().map(|row| row.relation)
+    }
+
+    #[tokio::test]
+    async fn e3_a_failover_that_is_being_recorded_is_nobody_who_is_in_the_way() {
+        let world = World::new().await;
+        let failover = "oncely.failover IN EXCLUSIVE MODE";
+        assert_eq!(named(&world, "oncely shop writer", failover).await, None);
+        let named_failover = Some("failover".to_owned());
+        assert_eq!(named(&world, "psql", failover).await, named_failover);
+        // Nothing of ours takes more than that.
+        let whole = "oncely.failover IN ACCESS EXCLUSIVE MODE";
+        assert_eq!(named(&world, "oncely shop writer", whole).await, named_failover);
+        let effect = "oncely.effect IN EXCLUSIVE MODE";
+        assert_eq!(named(&world, "oncely shop writer", effect).await, Some("effect".to_owned()));
+        assert_eq!(named(&world, "psql", "oncely.effect IN ROW EXCLUSIVE MODE").await, None);
+    }
 }

@@ -264,3 +264,38 @@ pub async fn stop(
     .await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::database_tests::World;
+
+    /// Who took it up before may have decided records that a log which was cut off has no more.
+    #[tokio::test]
+    async fn how_far_all_is_decided_begins_anew_with_who_takes_a_partition_up() {
+        let world = World::new().await;
+        let text = |text: &str| text.to_owned();
+        let topic = Topic {
+            group: text("g"),
+            cluster_id: text("k"),
+            topic: text("t"),
+            topic_id: text("i"),
+        };
+        let mut connection = world.connect().await;
+        let c = &mut connection;
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        create(c, &topic, 0, 5, None).await.unwrap();
+        create(c, &topic, 1, 5, None).await.unwrap();
+        take_up(c, &topic, &[0, 1], one).await.unwrap();
+        world.sql("UPDATE oncely.progress SET decided = 9").await;
+        let decided = async || {
+            world.text("SELECT coalesce(decided, -1) FROM oncely.progress ORDER BY partition").await
+        };
+        take_up(c, &topic, &[1], two).await.unwrap();
+        assert_eq!(decided().await, "9 -1");
+        take_up(c, &topic, &[0], one).await.unwrap();
+        assert_eq!(decided().await, "-1 -1", "by itself as well");
+        let holders = world.text("SELECT holder FROM oncely.progress ORDER BY partition").await;
+        assert_eq!(holders, format!("{one} {two}"));
+    }
+}

@@ -232,55 +232,48 @@ impl Watch {
             Some(wire) => wire,
             None => Wire::connect(address, "postgres", name).await.ok()?,
         };
-        // One snapshot for all of it.
-        wire.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.ok()?;
-        let failover = wire
-            .run("SELECT coalesce(max(number), 0) FROM oncely.failover HAVING oncely.is_here()")
-            .await
-            .ok()?;
-        // A server that nobody has found yet is nobody's.
-        let failover = number(failover.first()?, 0);
-        let positions = wire
-            .run(&format!(
-                "SELECT partition, max(position) FROM oncely.progress
-                 WHERE group_name = '{}' AND topic = '{}' GROUP BY partition",
-                self.group, self.topic
-            ))
-            .await
-            .ok()?;
-        let remembered =
-            wire.run("SELECT first_partition, first_offset FROM oncely.inbox").await.ok()?;
-        let parked = wire
-            .run("SELECT record_partition, record_offset FROM oncely.parked WHERE effect IS NULL")
-            .await
-            .ok()?;
         // A margin for the clock ticks between the program's own deadline and this look.
         let wait_s = (self.offset_wait_s - 1.0).max(0.0);
-        let open = wire
-            .run(&format!(
-                "SELECT i.first_partition, i.first_offset FROM oncely.inbox i
-                 JOIN oncely.effect e ON e.key = ANY(i.effects)
-                 WHERE e.status IN ('waiting', 'claimed', 'unknown')
-                   AND i.first_seen_at > now() - interval '{wait_s} seconds'
-                   AND NOT EXISTS (SELECT FROM oncely.effect h
-                                   WHERE h.lane = e.lane AND h.status = 'held')
-                   AND NOT EXISTS (SELECT FROM oncely.deferred d WHERE d.event = i.key)"
-            ))
-            .await
-            .ok()?;
-        let versions = wire.run("SELECT key, version FROM oncely.entity").await.ok()?;
-        wire.run("COMMIT").await.ok()?;
-        let pairs =
-            |rows: &[Row]| rows.iter().map(|row| (number(row, 0), number(row, 1))).collect();
+        // One snapshot for all of it, and one message.
+        let asked = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+             SELECT 'failover', coalesce(max(number), 0) FROM oncely.failover HAVING oncely.is_here();
+             SELECT 'position', partition, max(position) FROM oncely.progress
+             WHERE group_name = '{group}' AND topic = '{topic}' GROUP BY partition;
+             SELECT 'remembered', first_partition, first_offset FROM oncely.inbox;
+             SELECT 'parked', record_partition, record_offset FROM oncely.parked
+             WHERE effect IS NULL;
+             SELECT 'open', i.first_partition, i.first_offset FROM oncely.inbox i
+             JOIN oncely.effect e ON e.key = ANY(i.effects)
+             WHERE e.status IN ('waiting', 'claimed', 'unknown')
+               AND i.first_seen_at > now() - interval '{wait_s} seconds'
+               AND NOT EXISTS (SELECT FROM oncely.effect h
+                               WHERE h.lane = e.lane AND h.status = 'held')
+               AND NOT EXISTS (SELECT FROM oncely.deferred d WHERE d.event = i.key);
+             SELECT 'version', key, version FROM oncely.entity;
+             COMMIT",
+            group = self.group,
+            topic = self.topic,
+        );
+        let rows = wire.run(&asked).await.ok()?;
+        let of = |what: &str| -> Vec<&Row> {
+            rows.iter().filter(|row| row[0].as_deref() == Some(what)).collect()
+        };
+        let places =
+            |what| of(what).into_iter().map(|row| (number(row, 1), number(row, 2))).collect();
         let tables = Tables {
-            failover,
-            positions: positions.iter().map(|row| (number(row, 0), number(row, 1))).collect(),
-            remembered: pairs(&remembered),
-            parked: pairs(&parked),
-            open: pairs(&open),
-            versions: versions
-                .iter()
-                .map(|row| (row[0].clone().unwrap(), number(row, 1)))
+            // A server that nobody has found yet is nobody's.
+            failover: number(of("failover").first()?, 1),
+            positions: of("position")
+                .into_iter()
+                .map(|row| (number(row, 1), number(row, 2)))
+                .collect(),
+            remembered: places("remembered"),
+            parked: places("parked"),
+            open: places("open"),
+            versions: of("version")
+                .into_iter()
+                .map(|row| (row[1].clone().unwrap(), number(row, 2)))
                 .collect(),
         };
         Some((wire, tables))

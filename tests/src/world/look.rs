@@ -1,5 +1,6 @@
 //! Looks at a story from outside: tables by plain SQL, committed offsets, and waits for states.
 
+use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -121,15 +122,17 @@ impl World {
 
     pub async fn settled_within(&self, bound: Duration) {
         let start = Instant::now();
+        let mut ends = Ends::default();
         loop {
-            let Some(left) = self.left_to_do().await else { return };
+            let Some(left) = self.left_to_do(&mut ends).await else { return };
             assert!(start.elapsed() < bound, "I5: not settled after {bound:?}: {left}");
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// What keeps the story from being settled.
-    async fn left_to_do(&self) -> Option<String> {
+    /// What keeps the story from being settled. The brokers, which all stories share, are asked when what they said
+    /// before is reached, and once a second.
+    async fn left_to_do(&self, known: &mut Ends) -> Option<String> {
         let open = self.sql(OPEN).await;
         if !open.is_empty() {
             return Some(format!("{} open effects, first {:?}", open.len(), open[0]));
@@ -148,16 +151,25 @@ impl World {
                 self.group()
             ))
             .await;
+        let position = |partition: i32| -> Option<i64> {
+            let number = partition.to_string();
+            let of_partition = positions.iter().find(|row| row[0].as_deref() == Some(&number));
+            of_partition.map(|row| row[1].as_ref().unwrap().parse().unwrap())
+        };
+        if let Some((partition, high)) = known.behind(position) {
+            return Some(format!(
+                "partition {partition} ends at {high}, position {:?}",
+                position(partition)
+            ));
+        }
         let ends = checker::ends(self.kafka(), topic).await;
+        known.told(&ends);
         let committed = checker::committed(self.kafka(), self.group(), topic).await;
         for (partition, (low, high)) in ends {
             if low == high {
                 continue;
             }
-            let number = partition.to_string();
-            let of_partition = positions.iter().find(|row| row[0].as_deref() == Some(&number));
-            let position: Option<i64> =
-                of_partition.map(|row| row[1].as_ref().unwrap().parse().unwrap());
+            let position = position(partition);
             let in_kafka = committed.get(&partition).copied();
             if position != Some(high) || in_kafka != Some(high) {
                 return Some(format!(
@@ -166,5 +178,27 @@ impl World {
             }
         }
         None
+    }
+}
+
+/// Where partitions with records ended, when the brokers were last asked.
+#[derive(Default)]
+struct Ends {
+    ends: BTreeMap<i32, i64>,
+    asked: Option<Instant>,
+}
+
+impl Ends {
+    fn told(&mut self, ends: &BTreeMap<i32, (i64, i64)>) {
+        let with_records = ends.iter().filter(|(_, (low, high))| low < high);
+        self.ends = with_records.map(|(partition, (_, high))| (*partition, *high)).collect();
+        self.asked = Some(Instant::now());
+    }
+
+    /// A partition whose position has not come so far; `None` also when it is time to ask again.
+    fn behind(&self, position: impl Fn(i32) -> Option<i64>) -> Option<(i32, i64)> {
+        self.asked.filter(|asked| asked.elapsed() < Duration::from_secs(1))?;
+        let mut ends = self.ends.iter().map(|(partition, high)| (*partition, *high));
+        ends.find(|(partition, high)| position(*partition).is_none_or(|at| at < *high))
     }
 }

@@ -45,7 +45,7 @@ impl Producer {
         config.set("enable.idempotence", "true");
         config.set("reconnect.backoff.max.ms", "500");
         // Partitions that are added are found soon.
-        config.set("topic.metadata.refresh.interval.ms", "200");
+        config.set("topic.metadata.refresh.interval.ms", "1000");
         Self(config.create_with_context(Deliveries).unwrap())
     }
 
