@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncely_rig::proxy::Mode;
+use oncely_rig::proxy::{Direction, Mode};
 use oncely_tests::ledger::Ending;
 use oncely_tests::wiring::{charge, letter, note, receipt, usage};
 use oncely_tests::{Wiring, World};
@@ -44,6 +44,25 @@ async fn k1_b36_frozen_beyond_its_lease_and_thawed_with_claims_in_hand() {
     }
     world.settled().await;
     assert!(world.workers[0].runs(), "it goes on under a new id");
+    world.check_invariants().await;
+}
+
+/// What its outcomes wake it may not claim any more, and the slots that it had for that are needed in its next life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k1_a_worker_that_is_declared_dead_during_a_call_loses_no_slot_by_it() {
+    let mail = receipt().with("after: [charge]\nlimits: { concurrency: 1 }");
+    let wiring = Wiring::invoices("slots").effects([charge(), mail]);
+    let mut world = World::plan(wiring).lease_ms(12_000).start().await;
+    let worker = world.run().await;
+    world.provider_proxy.set(Mode::Stall(Direction::ToClient));
+    world.pay(&World::invoice(1), 0).await;
+    world.provider.wait_applied(1, oncely_tests::world::BOUND).await.unwrap();
+    world.sql("UPDATE oncely.worker SET dead_at = now() WHERE dead_at IS NULL").await;
+    world.provider_proxy.set(Mode::Pass);
+    let lost = "oncely_leases_lost_total";
+    world.until("a new life", async || world.workers[worker].metric(lost, "").await > 0.0).await;
+    world.pay(&World::invoice(2), 1).await;
+    world.settled().await;
     world.check_invariants().await;
 }
 

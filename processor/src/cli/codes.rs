@@ -66,8 +66,8 @@ pub(super) const fn explanation(code: Code) -> &'static str {
                              known only after the transition, `response` only after a call."
         }
         Code::NoIdentity => {
-            "An id or key that is made of topic, partition or offset, or of nothing that changes, \
-             is not the name of a business event: the same event, published again, would get \
+            "An id or key that has partition, offset or timestamp in it, or nothing but the record's own \
+             topic and key, or nothing that changes, is not the name of a business event: the same event, published again, would get \
              another id and run again. Name it by what it is about: event.data.invoice_id."
         }
         Code::Reference => {
@@ -159,8 +159,8 @@ pub(super) const fn explanation(code: Code) -> &'static str {
         }
         Code::Compensation => {
             "`compensate` names an effect of an earlier event of the same entity, and this one undoes it once \
-             it is known to be done. That needs a `state` block, whose versions say what came first, and an \
-             effect that cannot come later than what undoes it."
+             it is known to be done. That needs a `state` block, whose versions say what came first, an \
+             effect that cannot come later than what undoes it, and a `when` that no event fulfils for both."
         }
         Code::PublishLoop => {
             "What an effect publishes comes back to its own connector, at once or by way of others that are \

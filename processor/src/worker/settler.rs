@@ -23,7 +23,7 @@ use super::prepared::{Prepared, count, prepare};
 use super::{Message, Shared};
 use crate::clock;
 use crate::crash::{self, Step};
-use crate::store::claim;
+use crate::store::claim::{self, Claim};
 use crate::store::error::NextStep;
 use crate::store::settle::{self, Settlement};
 use crate::store::{PgConnection, Session, StoreError};
@@ -156,6 +156,7 @@ impl Settler {
             let let_go = &mut report.let_go;
             report.lines =
                 lines::write_woken(&mut tx, &shared, &mut woken, claiming, let_go).await?;
+            slots.keep_claimed(&woken.claimed);
             report.let_go.extend(woken.skipped);
             let rule = |name: &str| shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
             let held = |(name, claim): (String, _)| {
@@ -309,6 +310,16 @@ impl<'a> Slots<'a> {
     fn take_for(&self, name: &str) -> bool {
         let lane = self.shared.lanes.iter().flatten().find(|lane| *lane.name == *name);
         lane.is_some_and(|lane| lane.reserve_next() && self.took(lane, 1) == 1)
+    }
+
+    /// Gives back what was taken for effects that were not claimed: the database refuses the claims of a worker that
+    /// is on record as dead, and who takes them up later needs the slots.
+    fn keep_claimed(&self, claimed: &[(String, Claim)]) {
+        for lane in self.shared.lanes.iter().flatten() {
+            let taken = self.taken().get(&lane.rule).copied().unwrap_or(0);
+            let kept = claimed.iter().filter(|(name, _)| **name == *lane.name).count();
+            self.refund(lane, taken.saturating_sub(kept));
+        }
     }
 
     fn refund(&self, lane: &Lane, slots: usize) {

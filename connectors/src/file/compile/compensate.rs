@@ -1,6 +1,6 @@
 //! What effects undo: an effect of an earlier event of the same entity, whose outcome must be known first.
 
-use oncely_core::connector::Compensation;
+use oncely_core::connector::{Compensation, EffectRule};
 
 use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawCompensate, RawEffect, RawEffectType, RawStale};
@@ -61,6 +61,31 @@ impl Compiler<'_> {
         Some(Compensation { effect: undone, key: key.into_iter().collect::<Option<_>>()? })
     }
 
+    /// What an event owes, none of it may undo.
+    pub(super) fn owed_together(&mut self, raw: &[(Span, &RawEffect)], effects: &[EffectRule]) {
+        let rule = |effect: &RawEffect| {
+            let id = effect.id.get()?;
+            effects.iter().find(|rule| *rule.id == **id)
+        };
+        for (_, effect) in raw {
+            let Some((span, _)) = effect.compensate.as_ref().and_then(Field::valid) else {
+                continue;
+            };
+            let undoes = rule(effect).and_then(|rule| Some((rule, rule.compensates.as_ref()?)));
+            let Some((undoing, undone)) = undoes else { continue };
+            let undone = raw.get(undone.effect).and_then(|(_, effect)| rule(effect));
+            let Some(undone) = undone.filter(|undone| one_event(undoing, undone)) else { continue };
+            let (id, undone) = (&undoing.id, &undone.id);
+            let text = format!(
+                "an event that owes `{undone}` owes `{id}` as well, which undoes it at once"
+            );
+            let help = format!(
+                "give `{id}` a `when` of a later state, such as `when: entered(\"cancelled\")`"
+            );
+            self.add(Fault::new(Code::Compensation, span, text).help(help));
+        }
+    }
+
     /// Why this cannot be undone by that, and the remedy.
     fn wrong_compensation(
         &self,
@@ -98,4 +123,12 @@ impl Compiler<'_> {
         }
         None
     }
+}
+
+/// Whether one event surely owes both: the first is owed by every event, or for the same reason.
+fn one_event(undoing: &EffectRule, undone: &EffectRule) -> bool {
+    let Some(when) = &undoing.when else { return true };
+    let Some(other) = &undone.when else { return false };
+    let entered = |state| other.states_entered().contains(state);
+    when.text() == other.text() || when.states_entered().iter().any(entered)
 }

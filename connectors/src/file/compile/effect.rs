@@ -99,6 +99,7 @@ impl Compiler<'_> {
             effects.extend(self.effect(effect, *span, after, undone));
         }
         self.results(&raw, &effects, &graph);
+        self.owed_together(&raw, &effects);
         effects
     }
 
@@ -131,13 +132,12 @@ impl Compiler<'_> {
             let exprs: Vec<_> =
                 parts.iter().map(|(span, part)| self.expr_at(*span, part, text::DECIDED)).collect();
             if let Some(exprs) = exprs.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
-                let names_nothing = exprs.iter().all(|expr| expr.is_coordinates_only());
-                if let Some(first) = exprs.first().filter(|_| names_nothing) {
-                    self.identifies(first, around, "an effect's key");
-                } else if exprs.is_empty() {
+                if exprs.is_empty() {
                     let text = "an effect needs a key";
                     let help = "what this is done once for: `key: event.data.invoice_id`";
                     self.add(Fault::new(Code::OutOfRange, around, text).help(help));
+                } else {
+                    self.identifies(&exprs, around, "an effect's key");
                 }
             }
             exprs

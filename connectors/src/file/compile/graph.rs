@@ -112,8 +112,17 @@ impl Compiler<'_> {
                     }
                     // What it waits for is not known: that is told already, and this may follow from it.
                     Some(_) if waits_for_unknown(effect, &ids) => None,
-                    Some(read) if !waits.contains(&read) => {
-                        let text = format!("`{id}` reads `{path}` without waiting for `{name}`");
+                    Some(read)
+                        if !waits.contains(&read)
+                            || of_another_event(rule, read, effects, name) =>
+                    {
+                        let text = if waits.contains(&read) {
+                            format!(
+                                "`{id}` reads `{path}`, and `after` waits for effects of its own event only"
+                            )
+                        } else {
+                            format!("`{id}` reads `{path}` without waiting for `{name}`")
+                        };
                         let made = effects.iter().find(|rule| &*rule.id == name);
                         let help = match effect.after.as_ref().and_then(Field::get) {
                             _ if made.is_some_and(|made| other_event(rule, made)) => format!(
@@ -154,6 +163,13 @@ fn waits_for_unknown(effect: &RawEffect, ids: &[&str]) -> bool {
         }),
     };
     after.any(|name| !ids.contains(&name)) || undone.is_some_and(|name| !ids.contains(&name))
+}
+
+/// Whether it reads what an event of another state owes, and does not undo that.
+fn of_another_event(reader: &EffectRule, read: usize, effects: &[EffectRule], name: &str) -> bool {
+    let undoes = reader.compensates.as_ref().is_some_and(|undone| undone.effect == read);
+    let made = effects.iter().find(|rule| &*rule.id == name);
+    !undoes && made.is_some_and(|made| other_event(reader, made))
 }
 
 /// Whether the two are owed in different states, and so by different events: `after` orders effects of one.

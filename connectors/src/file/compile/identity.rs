@@ -16,7 +16,7 @@ impl Compiler<'_> {
         let id = self.need(&raw.id, "identity.id", at).is_some();
         let id = if id { self.expr(&raw.id, text::TENANT) } else { None };
         if let (Some(id), Some(span)) = (&id, raw.id.span()) {
-            self.identifies(id, span, "an event's id");
+            self.identifies(&[id], span, "an event's id");
         }
         let fingerprint = self.need(&raw.fingerprint, "identity.fingerprint", at);
         let fingerprint = fingerprint.and_then(|(span, raw)| self.fingerprint(raw, span));
@@ -31,17 +31,18 @@ impl Compiler<'_> {
         Some(Identity { tenant, id: id?, fingerprint: fingerprint?, on_conflict })
     }
 
-    /// Kafka coordinates change when an event is published again; constants never do.
-    pub(super) fn identifies(&mut self, expr: &Expr, span: Span, what: &str) {
-        if !expr.is_coordinates_only() {
-            return;
-        }
-        let finding = if expr.reads().is_empty() {
+    /// An event that is published again stands elsewhere, at another time; constants never change. What is made of
+    /// nothing but the record's topic and key is as little an event's name.
+    pub(super) fn identifies(&mut self, parts: &[&Expr], span: Span, what: &str) {
+        let says_nothing = parts.iter().all(|part| part.is_coordinates_only());
+        let finding = if says_nothing && parts.iter().all(|part| part.reads().is_empty()) {
             Fault::new(Code::NoIdentity, span, format!("{what} cannot be the same for all events"))
-        } else {
+        } else if says_nothing || parts.iter().any(|part| reads_place(part)) {
             let text = format!("{what} cannot be made of where a record stands");
             let note = "the same event published again has another offset, and would run again";
             Fault::new(Code::NoIdentity, span, text).note(note)
+        } else {
+            return;
         };
         self.add(finding.help("use an id that the event itself carries, such as `event.id`"));
     }
@@ -94,4 +95,11 @@ impl Compiler<'_> {
         }
         names
     }
+}
+
+/// Whether it reads what is another one for each copy of an event.
+fn reads_place(expr: &Expr) -> bool {
+    let place = ["partition", "offset", "timestamp"];
+    let mut of_record = expr.reads().iter().filter(|path| path.root == Root::Meta);
+    of_record.any(|path| path.first_member().is_some_and(|name| place.contains(&name)))
 }

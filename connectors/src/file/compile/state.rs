@@ -82,7 +82,7 @@ impl Compiler<'_> {
         let key = self.need(&raw.key, "state.key", at).is_some();
         let key = if key { self.expr(&raw.key, text::TENANT) } else { None };
         if let (Some(key), Some(span)) = (&key, raw.key.span()) {
-            self.identifies(key, span, "an entity's key");
+            self.identifies(&[key], span, "an entity's key");
         }
         let mut on_gap = OnGap::Apply;
         let version = self.need(&raw.version, "state.version", at).and_then(|(span, version)| {

@@ -88,6 +88,17 @@ impl Circuit {
 
     /// Takes in how a call ended. `draw` is uniform.
     pub fn ended(&mut self, sign: Sign, limit: u32, now_ms: u64, draw: u32) -> Option<Turned> {
+        if let (
+            State::Open { cause: Cause::Refusal, next_ms, .. },
+            Sign::Failed | Sign::Throttled,
+        ) = (&mut self.state, sign)
+        {
+            // Nothing was said of credentials. The call that tried was not answered, and the next one waits as well.
+            if now_ms >= *next_ms {
+                *next_ms = now_ms.saturating_add(self.refusal_pause_ms);
+            }
+            return None;
+        }
         match sign {
             Sign::Answered => self.answered(limit),
             Sign::Throttled => self.throttled(),
@@ -133,7 +144,7 @@ impl Circuit {
                 self.state = State::Closed { failures: 0 };
                 None
             }
-            // Nothing was said of credentials, and nobody asked for more calls.
+            // Nobody asked for more calls.
             State::Open { cause: Cause::Refusal, .. } | State::Growing { .. } => None,
         }
     }
@@ -252,9 +263,15 @@ mod tests {
             assert_eq!(circuit.ended(Sign::Refused, LIMIT, 10, 0), None, "said once");
             assert_eq!(circuit.calls(LIMIT, 30_009), 0);
             assert_eq!(circuit.calls(LIMIT, 30_010), 1);
-            circuit.ended(Sign::Failed, LIMIT, 30_010, 0);
-            circuit.ended(Sign::Throttled, LIMIT, 30_010, 0);
-            assert_eq!(circuit.open(), Some(Cause::Refusal), "neither says a word of credentials");
+            for (sign, at) in [(Sign::Failed, 30_010), (Sign::Throttled, 60_010)] {
+                circuit.ended(sign, LIMIT, at, 0);
+                assert_eq!(circuit.open(), Some(Cause::Refusal), "it says no word of credentials");
+                assert_eq!(circuit.calls(LIMIT, at + 29_999), 0, "the next one waits as well");
+                assert_eq!(circuit.calls(LIMIT, at + 30_000), 1);
+                // Whatever was in flight before puts off nothing.
+                circuit.ended(sign, LIMIT, at + 29_999, 0);
+                assert_eq!(circuit.calls(LIMIT, at + 30_000), 1);
+            }
             let back = circuit.ended(Sign::Answered, LIMIT, 30_010, 0);
             assert_eq!(back, Some(Turned::On(Cause::Refusal)));
         }
