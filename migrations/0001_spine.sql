@@ -456,6 +456,7 @@ CREATE TABLE oncely.outbox (
 CREATE INDEX outbox_waiting ON oncely.outbox (connector, slice, id) WHERE status = 'waiting';
 CREATE INDEX outbox_held ON oncely.outbox (sequence, id) WHERE status = 'held';
 CREATE INDEX outbox_age ON oncely.outbox (connector, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX outbox_parked ON oncely.outbox (parked) WHERE status IN ('waiting', 'held');
 
 -- Relays: which workers send what is in the outbox of a connector, and which slices of its sequences each
 -- of them has. A slice goes to another when its worker is on record as dead or ended, or lets go of it.

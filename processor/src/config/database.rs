@@ -11,7 +11,7 @@ use super::environment::Environment;
 use super::error::{ConfigError, ConfigErrors};
 use super::kafka::is_loopback;
 use super::keep;
-use super::text::{count_of, word_of};
+use super::text::word_of;
 
 const NAME: &str = "ONCELY_DATABASE_URL";
 
@@ -28,18 +28,13 @@ pub struct Database {
     url: String,
     /// `host:port/database`.
     place: String,
-    /// Connections that one process may hold.
-    pub connections_max: u32,
     /// A failover loses no commit that was acknowledged.
     pub lossless_failover: bool,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database")
-            .field("place", &self.place)
-            .field("connections_max", &self.connections_max)
-            .finish_non_exhaustive()
+        f.debug_struct("Database").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
@@ -50,14 +45,12 @@ impl Database {
         let remedy = "give --database URL, set the variable, or set ONCELY_DATABASE_URL_FILE";
         let missing = ConfigError::Missing { name: NAME, remedy };
         let url = environment.get(NAME).and_then(|url| check(&url.ok_or(missing)?));
-        let most = count_of(environment, "ONCELY_DATABASE_CONNECTIONS", 10, (4, 200));
         let failover = word_of(environment, "ONCELY_DATABASE_FAILOVER", [MAY_LOSE, LOSSLESS]);
         let mut errors = Vec::new();
-        let (url, most) = (keep(url, &mut errors), keep(most, &mut errors));
-        match (url, most, keep(failover, &mut errors)) {
-            (Some((url, place)), Some(connections_max), Some(failover)) => {
+        match (keep(url, &mut errors), keep(failover, &mut errors)) {
+            (Some((url, place)), Some(failover)) => {
                 let lossless_failover = failover == Some(LOSSLESS);
-                Ok(Self { url, place, connections_max, lossless_failover })
+                Ok(Self { url, place, lossless_failover })
             }
             _ => Err(ConfigErrors(errors)),
         }

@@ -28,7 +28,6 @@ pub use worker::Worker;
 /// Every setting: name, default, meaning. `--help` shows it.
 pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("ONCELY_DATABASE_URL", "", "postgres://user@host:5432/database?sslmode=verify-full"),
-    ("ONCELY_DATABASE_CONNECTIONS", "10", "connections of one process, 4 to 200"),
     (
         "ONCELY_DATABASE_FAILOVER",
         "may-lose",

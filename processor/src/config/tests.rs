@@ -50,7 +50,6 @@ fn everything_wrong_is_said_at_once() {
 fn no_error_of_one_part_hides_another() {
     let errors = Settings::read(&Environment::of_pairs([
         ("ONCELY_DATABASE_URL", "mysql://x"),
-        ("ONCELY_DATABASE_CONNECTIONS", "3"),
         ("ONCELY_KAFKA_SESSION_TIMEOUT", "9s"),
         ("ONCELY_KAFKA_HEARTBEAT", "1ms"),
         ("ONCELY_KAFKA_ASSIGNOR", "best"),
@@ -64,7 +63,6 @@ fn no_error_of_one_part_hides_another() {
     ]));
     insta::assert_snapshot!(errors.unwrap_err().to_string(), @r#"
     ONCELY_DATABASE_URL is no URL: write postgres://user@host:5432/database
-    ONCELY_DATABASE_CONNECTIONS must lie between 4 and 200, and is 3
     ONCELY_KAFKA_BROKERS is not set: give --brokers host:9092 or set the variable
     ONCELY_KAFKA_HEARTBEAT must lie between 100ms and 1200s, and is 1ms
     ONCELY_KAFKA_ASSIGNOR is "best": write cooperative-sticky or range
