@@ -302,6 +302,10 @@ async fn k9_k12_another_record_at_the_place_of_a_dead_letter_is_one_too() {
     world.accept(&group, &topic).await;
     world.until_count("three to be parked", OPEN, 3).await;
     world.until("the third letter", async || world.messages(&dlq).await.len() == 3).await;
+    // Two of them lie at one place, and none keeps another from being decided again.
+    world.overrides_many(&["dlq", "redrive", "--all"], 3).await;
+    let again = "SELECT count(*) FROM oncely.parked WHERE redrives = 1 AND redrive_at IS NULL";
+    world.until_count("each to be decided again", again, 3).await;
     // The places were written by the story, and the topic is another one: no comparison.
     world.stop_all().await;
 }

@@ -133,7 +133,10 @@ impl Redriver {
         Ok(())
     }
 
-    async fn decide(&mut self, wanted: Vec<Wanted>) -> Result<(), Stopped> {
+    async fn decide(&mut self, mut wanted: Vec<Wanted>) -> Result<(), Stopped> {
+        // Of records that lay at the same place, one after the other, each has a round of its own.
+        let mut places = BTreeSet::new();
+        wanted.retain(|wanted| places.insert(wanted.place));
         let mut redriving = Redriving::default();
         let mut items = Vec::new();
         let mut ignored = Vec::new();
