@@ -67,8 +67,8 @@ pub(super) const fn explanation(code: Code) -> &'static str {
         }
         Code::NoIdentity => {
             "An id or key that has partition, offset or timestamp in it, or nothing but the record's own \
-             topic and key, or nothing that changes, is not the name of a business event: the same event, published again, would get \
-             another id and run again. Name it by what it is about: event.data.invoice_id."
+             topic and key, or nothing that changes, is not the name of a business event: the same event, \
+             published again, would get another id and run again. Name it by what it is about: event.data.invoice_id."
         }
         Code::Reference => {
             "References are ${env:NAME}, ${env:NAME:-default} and ${secret:name}. \

@@ -313,7 +313,8 @@ impl<'a> Slots<'a> {
     }
 
     /// Gives back what was taken for effects that were not claimed: the database refuses the claims of a worker that
-    /// is on record as dead, and who takes them up later needs the slots.
+    /// is on record as dead, and who takes them up later needs the slots. To be called before any are taken for what
+    /// has waited.
     fn keep_claimed(&self, claimed: &[(String, Claim)]) {
         for lane in self.shared.lanes.iter().flatten() {
             let taken = self.taken().get(&lane.rule).copied().unwrap_or(0);

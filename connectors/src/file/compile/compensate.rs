@@ -6,6 +6,7 @@ use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawCompensate, RawEffect, RawEffectType, RawStale};
 use super::super::read::Field;
 use super::super::source::Span;
+use super::graph::needed_states;
 use super::{Compiler, text};
 
 impl Compiler<'_> {
@@ -129,6 +130,5 @@ impl Compiler<'_> {
 fn one_event(undoing: &EffectRule, undone: &EffectRule) -> bool {
     let Some(when) = &undoing.when else { return true };
     let Some(other) = &undone.when else { return false };
-    let entered = |state| other.states_entered().contains(state);
-    when.text() == other.text() || when.states_entered().iter().any(entered)
+    when.text() == other.text() || !needed_states(undoing).is_disjoint(&needed_states(undone))
 }

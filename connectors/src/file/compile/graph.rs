@@ -174,15 +174,17 @@ fn of_another_event(reader: &EffectRule, read: usize, effects: &[EffectRule], na
 
 /// Whether the two are owed in different states, and so by different events: `after` orders effects of one.
 fn other_event(reader: &EffectRule, read: &EffectRule) -> bool {
-    let states = |rule: &EffectRule| {
-        let when = rule.when.as_ref();
-        when.map(|when| {
-            when.states_entered().iter().map(ToString::to_string).collect::<BTreeSet<_>>()
-        })
-        .unwrap_or_default()
-    };
-    let (mine, its) = (states(reader), states(read));
+    let (mine, its) = (needed_states(reader), needed_states(read));
     !mine.is_empty() && !its.is_empty() && mine.is_disjoint(&its)
+}
+
+/// The states of which an event has to enter one that it owes this effect; none where that is not sure, since
+/// another half of a choice may hold, or what is named may be denied.
+pub(super) fn needed_states(rule: &EffectRule) -> BTreeSet<&str> {
+    let choices = ["||", "!", "?", "false"];
+    let sure =
+        rule.when.iter().filter(|when| !choices.iter().any(|part| when.text().contains(part)));
+    sure.flat_map(|when| when.states_entered()).map(|state| &**state).collect()
 }
 
 /// A result that is read and that its effect does not record.
