@@ -257,7 +257,13 @@ impl Round {
                 }
             }
             Fault::Kill | Fault::Join | Fault::Leave | Fault::Broker | Fault::FailOver => {}
-            Fault::Postgres => self.world.own_postgres().start_again().await.unwrap(),
+            Fault::Postgres => {
+                // Without room it cannot redo what it has logged: who starts it makes some first.
+                if let Some(disk) = self.disk() {
+                    disk.free().unwrap();
+                }
+                self.world.own_postgres().start_again().await.unwrap();
+            }
             Fault::Disk => self.disk().expect(NO_DISK).free().unwrap(),
             Fault::Database(_) | Fault::LostCommit => self.world.database_proxy.set(Mode::Pass),
             Fault::Provider(_) => {

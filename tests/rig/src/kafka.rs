@@ -136,12 +136,9 @@ impl Kafka {
             .ok_or_else(|| RigError::Unexpected("this cluster was made without proxies".to_owned()))
     }
 
-    /// The last lines that a broker logged.
-    ///
-    /// # Errors
-    /// `Unexpected` when there is no such broker.
-    pub fn said(&mut self, broker: u16) -> Result<String, RigError> {
-        Ok(crate::child::tail(&self.broker(broker)?.log()))
+    /// Each broker's number and the last lines that it logged.
+    pub fn said(&self) -> impl Iterator<Item = (u16, String)> {
+        self.brokers.iter().map(|broker| (broker.number(), crate::child::tail(&broker.log())))
     }
 
     // ---- brokers -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::World;
+use super::{KafkaOf, World};
 
 /// Lines of each log.
 const LINES_MAX: usize = 120;
@@ -53,6 +53,11 @@ impl World {
             writeln!(text, "---- worker {number} ({left_out} lines before) ----").unwrap();
             for line in &lines[left_out..] {
                 writeln!(text, "{line}").unwrap();
+            }
+        }
+        if let Some(KafkaOf::Own(kafka)) = &self.kafka {
+            for (number, said) in kafka.said() {
+                writeln!(text, "---- broker {number} ----\n{said}").unwrap();
             }
         }
         let (cluster, name) = (self.postgres().address(), self.name.clone());
