@@ -17,7 +17,7 @@ use super::batch::{self, Written};
 use super::claim::{self, Claim};
 use super::error::{NextStep, StoreError};
 use super::settle::{self, Settlement};
-use super::sweep::{Takeover, Walk};
+use super::sweep::Takeover;
 use super::{PgConnection, Session, Settings, migrate, share, sweep};
 
 /// A cluster with the schema in it.
@@ -64,14 +64,12 @@ impl World {
     }
 }
 
-const RETENTION_MS: u64 = 1_000_000;
-
-fn key(n: u8) -> Key {
+pub(super) fn key(n: u8) -> Key {
     Key::from_bytes([n; 16])
 }
 
 /// What an event writes that owes these effects; those in `new` have no row yet.
-fn owing(event: u8, effects: &[u8], new: &[u8]) -> Plan {
+pub(super) fn owing(event: u8, effects: &[u8], new: &[u8]) -> Plan {
     let mut plan = Plan::default();
     let keys: Vec<Key> = effects.iter().copied().map(key).collect();
     let place = Place { source: 1, partition: 0, offset: event.into() };
@@ -106,7 +104,7 @@ fn owing(event: u8, effects: &[u8], new: &[u8]) -> Plan {
 }
 
 /// The part of a batch that counts here; effects are done at once.
-async fn write(tx: &mut PgConnection, plan: &Plan) -> Written {
+pub(super) async fn write(tx: &mut PgConnection, plan: &Plan) -> Written {
     for (key, effect) in &plan.effects {
         let event = effect.event;
         sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
@@ -124,145 +122,6 @@ async fn write(tx: &mut PgConnection, plan: &Plan) -> Written {
         return Written::LostRace;
     }
     batch::write_inbox(tx, plan).await.unwrap()
-}
-
-impl World {
-    /// Makes events older than the retention.
-    async fn age(&self, events: &[u8]) {
-        for event in events {
-            let statement = format!(
-                "UPDATE oncely.inbox SET first_seen_at = now() - interval '1 day' WHERE key = '{}'",
-                key(*event)
-            );
-            self.sql(&statement).await;
-        }
-    }
-
-    async fn effects(&self) -> String {
-        self.text("SELECT left(key::text, 2) || 'x' || owners FROM oncely.effect ORDER BY key")
-            .await
-    }
-}
-
-/// Looks at ten events that are older than the retention; gives how many were removed.
-async fn remove(c: &mut PgConnection, walk: &mut Walk) -> i64 {
-    sweep::remove_closed(c, 1, RETENTION_MS, 10, walk).await.unwrap().removed
-}
-
-#[tokio::test]
-async fn an_effect_is_remembered_as_long_as_any_event_that_owes_it() {
-    let world = World::new().await;
-    let mut connection = world.connect().await;
-    let c = &mut connection;
-    // Effect 10 is the first event's alone; 11 is owed by both, 12 by the second alone.
-    assert_eq!(write(c, &owing(1, &[0x10, 0x11], &[0x10, 0x11])).await, Written::All);
-    assert_eq!(write(c, &owing(2, &[0x11, 0x12], &[0x12])).await, Written::All);
-    assert_eq!(world.effects().await, "10x1 11x2 12x1");
-    world.age(&[1]).await;
-    assert_eq!(remove(c, &mut Walk::default()).await, 1);
-    assert_eq!(world.effects().await, "11x1 12x1", "the shared one is not forgotten");
-    assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "2");
-
-    // A third event finds it and shares it; it goes with the last owner, whoever that is.
-    assert_eq!(write(c, &owing(3, &[0x11], &[])).await, Written::All);
-    world.age(&[3]).await;
-    assert_eq!(remove(c, &mut Walk::default()).await, 1);
-    assert_eq!(world.effects().await, "11x1 12x1");
-    world.age(&[2]).await;
-    assert_eq!(remove(c, &mut Walk::default()).await, 1);
-    assert_eq!(world.effects().await, "");
-    assert_eq!(world.text("SELECT count(*) FROM oncely.attempt").await, "0");
-    assert_eq!(write(c, &owing(4, &[0x11], &[])).await, Written::LostRace, "it is gone");
-}
-
-#[tokio::test]
-async fn owners_of_one_batch_and_of_one_slice_are_counted_each() {
-    let world = World::new().await;
-    let mut connection = world.connect().await;
-    let c = &mut connection;
-    let mut both = owing(1, &[0x11], &[0x11]);
-    both.inbox.extend(owing(2, &[0x11], &[]).inbox);
-    assert_eq!(write(c, &both).await, Written::All);
-    assert_eq!(world.effects().await, "11x2");
-    world.age(&[1, 2]).await;
-    assert_eq!(remove(c, &mut Walk::default()).await, 2);
-    assert_eq!(world.effects().await, "");
-}
-
-#[tokio::test]
-async fn an_event_that_shares_an_effect_while_retention_runs_keeps_it() {
-    let world = World::new().await;
-    let mut connection = world.connect().await;
-    assert_eq!(write(&mut connection, &owing(1, &[0x11], &[0x11])).await, Written::All);
-    world.age(&[1]).await;
-    let mut sharing = connection.begin().await.unwrap();
-    assert_eq!(write(&mut sharing, &owing(2, &[0x11], &[])).await, Written::All);
-    let mut other = world.connect().await;
-    let mut walk = Walk::default();
-    let removing = remove(&mut other, &mut walk);
-    let committing = async {
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        while world.text(waits).await == "0" {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-        sharing.commit().await.unwrap();
-    };
-    let (removed, ()) = tokio::join!(removing, committing);
-    assert_eq!(removed, 1);
-    assert_eq!(world.effects().await, "11x1");
-}
-
-#[tokio::test]
-async fn b25_old_events_that_must_stay_do_not_stand_before_those_that_may_go() {
-    let world = World::new().await;
-    let mut connection = world.connect().await;
-    let c = &mut connection;
-    // The oldest 25 have an effect each that a person has to resolve; of 12 others everything is closed.
-    for event in 1..=37 {
-        assert_eq!(write(c, &owing(event, &[event], &[event])).await, Written::All);
-        world.age(&[event]).await;
-    }
-    let open = format!("key <= '{}'", key(25));
-    world
-        .sql(&format!("UPDATE oncely.effect SET status = 'held', settled_at = NULL WHERE {open}"))
-        .await;
-    let mut walk = Walk::default();
-    let mut removed = Vec::new();
-    for _ in 0..4 {
-        removed.push(remove(c, &mut walk).await);
-    }
-    assert_eq!(removed, [0, 0, 5, 7], "each was looked at once");
-    assert_eq!(remove(c, &mut walk).await, 0, "nothing is left to look at");
-    world.sql("UPDATE oncely.effect SET status = 'done', settled_at = now()").await;
-    assert_eq!(remove(c, &mut walk).await, 0, "they were passed");
-    assert_eq!(remove(c, &mut Walk::default()).await, 10, "and go when a walk begins anew");
-}
-
-#[tokio::test]
-async fn requests_and_results_go_before_their_keys_but_for_what_may_still_be_read() {
-    let world = World::new().await;
-    let mut connection = world.connect().await;
-    let c = &mut connection;
-    for event in 1..=4 {
-        assert_eq!(write(c, &owing(event, &[event], &[event])).await, Written::All);
-        world.age(&[event]).await;
-    }
-    world.sql("UPDATE oncely.effect SET request = 'r', result = 'r'").await;
-    // The second is not settled, the third is read by what is open, and the fourth may have to be undone.
-    let second = "status = 'held', settled_at = NULL, result = NULL";
-    world.sql(&format!("UPDATE oncely.effect SET {second} WHERE key = '{}'", key(2))).await;
-    let after = format!("after_keys = ARRAY['{}']::uuid[]", key(3));
-    world.sql(&format!("UPDATE oncely.effect SET {after} WHERE key = '{}'", key(2))).await;
-    world.sql(&format!("UPDATE oncely.effect SET name = 'undone' WHERE key = '{}'", key(4))).await;
-    let undoable = ["undone".to_owned()];
-    let walk = &mut Walk::default();
-    let looked = sweep::clear_results(c, 1, RETENTION_MS, 10, walk, &undoable).await.unwrap();
-    assert_eq!((looked.events, looked.removed), (4, 2));
-    let left = "SELECT left(key::text, 2) || coalesce('q' || encode(request, 'escape'), '')
-                    || coalesce('=' || encode(result, 'escape'), '') FROM oncely.effect ORDER BY key";
-    assert_eq!(world.text(left).await, "01 02qr 03qr=r 04=r");
-    let looked = sweep::clear_results(c, 1, RETENTION_MS, 10, walk, &undoable).await.unwrap();
-    assert_eq!(looked.events, 0, "each is looked at once");
 }
 
 /// What the next attempt of effect 11 knows of those before it.

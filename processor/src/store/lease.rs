@@ -46,6 +46,12 @@ pub async fn declare_dead(connection: &mut PgConnection, judge: Uuid) -> Result<
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
+/// Forgets workers that are long gone and left nothing behind.
+pub async fn prune(connection: &mut PgConnection) -> Result<()> {
+    query_file!("src/store/sql/worker_prune.sql").execute(connection).await?;
+    Ok(())
+}
+
 /// Ends the row of a worker that has nothing in flight.
 pub async fn end(connection: &mut PgConnection, worker: Uuid) -> Result<()> {
     query_file!("src/store/sql/worker_end.sql", worker).execute(connection).await?;

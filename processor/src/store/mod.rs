@@ -58,3 +58,5 @@ pub(crate) mod database_tests;
 mod failover_tests;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod retention_tests;

@@ -130,8 +130,6 @@ pub async fn blocked_lanes(
 /// What retention takes away, a slice at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Event bytes that nothing needs any more.
-    Payloads,
     /// Parked rows that were closed.
     Parked,
     /// Events that waited once.
@@ -152,9 +150,6 @@ pub async fn remove(
 ) -> Result<u64> {
     let kept = millis(retention_ms);
     let query = match expired {
-        Expired::Payloads => {
-            query_file!("src/store/sql/retention_payloads.sql", connector, kept, limit)
-        }
         Expired::Parked => {
             query_file!("src/store/sql/retention_parked.sql", connector, kept, limit)
         }
@@ -171,7 +166,7 @@ pub async fn remove(
     Ok(query.execute(connection).await?.rows_affected())
 }
 
-/// How far looks at events by their age have come: when the last one was first seen, and its key. What is passed is not
+/// How far looks at events by their age have come: when the last one was seen, and its key. What is passed is not
 /// looked at again, so that a look costs the same however many rows stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walk {
@@ -229,6 +224,26 @@ pub async fn clear_results(
     )
     .fetch_optional(connection)
     .await?;
+    Ok(found.map_or_else(Looked::default, |row| {
+        walk.last = Some((row.seen_at, row.key));
+        Looked { events: row.looked, removed: row.removed }
+    }))
+}
+
+/// Removes the bytes of events from which nothing is rendered any more, in the same way.
+pub async fn remove_payloads(
+    connection: &mut PgConnection,
+    connector: i32,
+    retention_ms: u64,
+    limit: i64,
+    walk: &mut Walk,
+) -> Result<Looked> {
+    let (kept, (at, key)) = (millis(retention_ms), walk.last.unzip());
+    let key = key.unwrap_or_default();
+    let found =
+        query_file!("src/store/sql/retention_payloads.sql", connector, kept, limit, at, key)
+            .fetch_optional(connection)
+            .await?;
     Ok(found.map_or_else(Looked::default, |row| {
         walk.last = Some((row.seen_at, row.key));
         Looked { events: row.looked, removed: row.removed }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Shared, outbox};
 use crate::clock::{self, Moment};
-use crate::store::sweep::{self, Expired, Walk};
+use crate::store::sweep::{self, Expired, Looked, Walk};
 use crate::store::{PgConnection, StoreError};
 
 /// Rows of each kind that one look takes at most.
@@ -21,32 +21,41 @@ const ANEW_MAX: Duration = Duration::from_secs(86_400);
 pub(super) struct Walks {
     closed: Begun,
     results: Begun,
+    payloads: Begun,
 }
 
 #[derive(Debug)]
 struct Begun {
     walk: Walk,
     at: Moment,
+    /// Whether it has come to the events that are too young.
+    is_over: bool,
 }
 
 impl Begun {
     fn new() -> Self {
-        Self { walk: Walk::default(), at: clock::now() }
+        Self { walk: Walk::default(), at: clock::now(), is_over: false }
     }
 
-    /// The walk as it stands, or one that begins anew: what could not go yet may go by now.
+    /// The walk as it stands, or, after its end, one that begins anew: what could not go yet may go by now.
     fn on(&mut self, kept_ms: u64) -> &mut Walk {
         let anew = Duration::from_millis(kept_ms / 10).clamp(ANEW_MIN, ANEW_MAX);
-        if clock::since(self.at) >= anew {
+        if self.is_over && clock::since(self.at) >= anew {
             *self = Self::new();
         }
         &mut self.walk
+    }
+
+    /// Whether what it found there was the last.
+    fn found(&mut self, looked: Looked) -> bool {
+        self.is_over = looked.events < SLICE;
+        self.is_over
     }
 }
 
 impl Walks {
     pub(super) fn new() -> Self {
-        Self { closed: Begun::new(), results: Begun::new() }
+        Self { closed: Begun::new(), results: Begun::new(), payloads: Begun::new() }
     }
 }
 
@@ -67,17 +76,17 @@ pub(super) async fn remove_old(
 
     let walk = walks.closed.on(kept.dedupe_ms);
     let looked = sweep::remove_closed(connection, id, kept.dedupe_ms, SLICE, walk).await?;
-    let mut all = looked.events < SLICE;
+    let mut all = walks.closed.found(looked);
     let walk = walks.results.on(kept.payloads_ms);
     let looked =
         sweep::clear_results(connection, id, kept.payloads_ms, SLICE, walk, &undoable).await?;
-    all &= looked.events < SLICE;
+    all &= walks.results.found(looked);
+    let walk = walks.payloads.on(kept.payloads_ms);
+    let looked = sweep::remove_payloads(connection, id, kept.payloads_ms, SLICE, walk).await?;
+    all &= walks.payloads.found(looked);
 
-    let mut kinds = vec![
-        (Expired::Payloads, kept.payloads_ms),
-        (Expired::Parked, kept.payloads_ms),
-        (Expired::Deferred, kept.payloads_ms),
-    ];
+    let mut kinds =
+        vec![(Expired::Parked, kept.payloads_ms), (Expired::Deferred, kept.payloads_ms)];
     if connector.state.is_some() {
         kinds.push((Expired::Passed, kept.dedupe_ms));
     }
@@ -89,4 +98,27 @@ pub(super) async fn remove_old(
         all &= i64::try_from(removed).is_ok_and(|removed| removed < SLICE);
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B25: with more events than one turn can look at, a walk that began anew in between would never come to its end.
+    #[test]
+    fn b25_a_walk_begins_anew_only_after_it_came_to_its_end() {
+        let kept_ms = 1_000;
+        let long_ago = clock::now().checked_sub(ANEW_MAX).unwrap();
+        let mut begun = Begun { at: long_ago, ..Begun::new() };
+        assert!(!begun.found(Looked { events: SLICE, removed: 0 }));
+        begun.on(kept_ms);
+        assert_eq!(begun.at, long_ago, "it goes on, however long it takes");
+        assert!(begun.found(Looked { events: SLICE - 1, removed: 0 }));
+        begun.on(kept_ms);
+        assert!(begun.at > long_ago && !begun.is_over);
+        assert!(begun.found(Looked::default()));
+        let at = begun.at;
+        begun.on(kept_ms);
+        assert_eq!(begun.at, at, "and not at once");
+    }
 }

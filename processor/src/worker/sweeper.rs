@@ -40,8 +40,11 @@ use crate::telemetry::Finished;
 const DUE_EVERY: Duration = Duration::from_millis(200);
 /// How often the dead are looked for.
 const SLOW_EVERY: Duration = Duration::from_secs(1);
-/// How often blocked effects are looked for whose turn has come unseen.
+/// How often blocked effects are looked for whose turn has come unseen; less often where there are so many that the
+/// look itself takes long.
 const BLOCKED_EVERY: Duration = Duration::from_secs(2);
+/// The look takes a tenth of the time at most.
+const BLOCKED_TIMES_IDLE: u32 = 10;
 /// How often own claims are compared without any sign of loss.
 const ADOPT_EVERY: Duration = Duration::from_secs(10);
 /// How often retention looks for what is too old, when the last look left none of it.
@@ -77,6 +80,7 @@ impl Sweeper {
         let mut due = clock::every(DUE_EVERY);
         let mut slow_last: Option<Moment> = None;
         let mut blocked_last: Option<Moment> = None;
+        let mut blocked_every = BLOCKED_EVERY;
         let mut adopt_last: Option<Moment> = None;
         let mut retention_last: Option<Moment> = None;
         let mut walks = Walks::new();
@@ -111,8 +115,11 @@ impl Sweeper {
             if swept.is_ok() && passed(&mut slow_last, SLOW_EVERY) {
                 swept = self.session.patience().bounded(self.slow()).await;
             }
-            if swept.is_ok() && passed(&mut blocked_last, BLOCKED_EVERY) {
+            if swept.is_ok() && passed(&mut blocked_last, blocked_every) {
+                let begun = clock::now();
                 swept = self.session.patience().bounded(self.wake_blocked()).await;
+                let took = clock::since(begun);
+                blocked_every = BLOCKED_EVERY.max(took.saturating_mul(BLOCKED_TIMES_IDLE));
             }
             if swept.is_ok() && backlog_at.is_some_and(|at| clock::now() >= at) {
                 let counted = self.session.patience().bounded(self.count_backlog()).await;
@@ -440,7 +447,9 @@ impl Sweeper {
     /// Gives whether nothing is left that is too old.
     async fn remove_old(&mut self, walks: &mut Walks) -> Result<bool, StoreError> {
         let shared = Arc::clone(&self.shared);
-        retention::remove_old(self.session.connection().await?, &shared, walks).await
+        let connection = self.session.connection().await?;
+        lease::prune(connection).await?;
+        retention::remove_old(connection, &shared, walks).await
     }
 }
 

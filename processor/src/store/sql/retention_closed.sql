@@ -1,6 +1,6 @@
 -- Looks at some events older than the retention, from where the last look ended ($4, $5), and removes those that are this
--- connector's and of which nothing is open, with what hangs on them. An effect goes with the last event that owes it.
--- Entities stay.
+-- connector's and of which nothing is open or waited for, with what hangs on them. An effect goes with the last event
+-- that owes it. Entities stay.
 WITH looked AS MATERIALIZED (
     SELECT i.key, i.first_seen_at
     FROM oncely.inbox AS i
@@ -17,36 +17,45 @@ WITH looked AS MATERIALIZED (
     WHERE s.connector = $1
       AND NOT EXISTS (SELECT FROM oncely.effect AS e
                       WHERE e.key = ANY(i.effects) AND e.settled_at IS NULL)
+      AND NOT EXISTS (SELECT FROM oncely.effect AS o
+                      WHERE o.settled_at IS NULL AND o.after_keys && i.effects)
       AND NOT EXISTS (SELECT FROM oncely.parked AS p WHERE p.event = i.key AND p.closed_at IS NULL)
       AND i.outcome <> 'deferred'
     FOR UPDATE OF i SKIP LOCKED
-), owed AS (
-    SELECT named.key, count(*) AS times
-    FROM old, unnest(old.effects) AS named (key)
-    GROUP BY named.key
 ), held AS MATERIALIZED (
-    -- The newest rows: an event that shares one at this moment has been counted, or waits.
-    SELECT e.key, e.owners - owed.times AS left_over
-    FROM oncely.effect AS e JOIN owed ON owed.key = e.key
+    -- The newest rows: an event that shares one at this moment has been counted, or waits, and one that was brought
+    -- back at this moment is open.
+    SELECT e.key, e.owners, e.settled_at
+    FROM oncely.effect AS e
+    WHERE e.key IN (SELECT unnest(old.effects) FROM old)
     ORDER BY e.key
     FOR UPDATE OF e
+), closed AS MATERIALIZED (
+    SELECT old.key, old.effects
+    FROM old
+    WHERE NOT EXISTS (SELECT FROM held WHERE held.key = ANY(old.effects) AND held.settled_at IS NULL)
+), owed AS MATERIALIZED (
+    SELECT held.key, held.owners - count(*) AS left_over
+    FROM closed, unnest(closed.effects) AS named (key), held
+    WHERE held.key = named.key
+    GROUP BY held.key, held.owners
 ), shared AS (
-    UPDATE oncely.effect AS e SET owners = held.left_over
-    FROM held WHERE e.key = held.key AND held.left_over > 0
+    UPDATE oncely.effect AS e SET owners = owed.left_over
+    FROM owed WHERE e.key = owed.key AND owed.left_over > 0
 ), gone AS (
-    DELETE FROM oncely.effect AS e USING held
-    WHERE e.key = held.key AND held.left_over <= 0
+    DELETE FROM oncely.effect AS e USING owed
+    WHERE e.key = owed.key AND owed.left_over <= 0
     RETURNING e.key
 ), attempts AS (
     DELETE FROM oncely.attempt AS a USING gone WHERE a.effect = gone.key
 ), undoing AS (
     DELETE FROM oncely.compensation AS c USING gone WHERE c.effect = gone.key
 ), repeats AS (
-    DELETE FROM oncely.repeat AS r USING old WHERE r.key = old.key
+    DELETE FROM oncely.repeat AS r USING closed WHERE r.key = closed.key
 ), payloads AS (
-    DELETE FROM oncely.payload AS p USING old WHERE p.event = old.key
+    DELETE FROM oncely.payload AS p USING closed WHERE p.event = closed.key
 ), removed AS (
-    DELETE FROM oncely.inbox AS i USING old WHERE i.key = old.key
+    DELETE FROM oncely.inbox AS i USING closed WHERE i.key = closed.key
     RETURNING i.key
 )
 SELECT looked.first_seen_at AS "seen_at!", looked.key AS "key!",

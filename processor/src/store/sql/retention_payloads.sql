@@ -1,13 +1,28 @@
--- Event bytes and results have a shorter life than keys.
-WITH old AS (
-    SELECT p.event
+-- Event bytes have a shorter life than keys, but live as long as an effect may be rendered from them. Looks at some that
+-- are older than the retention, from where the last look ended ($4, $5).
+WITH looked AS MATERIALIZED (
+    SELECT p.event, p.created_at
     FROM oncely.payload AS p
+    WHERE p.created_at >= coalesce($4::timestamptz, '-infinity')
+      AND (p.created_at, p.event) > (coalesce($4::timestamptz, '-infinity'), $5::uuid)
+      AND p.created_at < now() - make_interval(secs => $2::bigint / 1000.0)
+    ORDER BY p.created_at, p.event
+    LIMIT $3
+), old AS (
+    SELECT p.event
+    FROM looked
+    JOIN oncely.payload AS p ON p.event = looked.event
     JOIN oncely.source AS s ON s.id = p.source
     WHERE s.connector = $1
-      AND p.created_at < now() - make_interval(secs => $2::bigint / 1000.0)
       AND NOT EXISTS (SELECT FROM oncely.inbox AS i JOIN oncely.effect AS e ON e.key = ANY(i.effects)
                       WHERE i.key = p.event AND e.settled_at IS NULL)
-    LIMIT $3
     FOR UPDATE OF p SKIP LOCKED
+), removed AS (
+    DELETE FROM oncely.payload AS p USING old WHERE p.event = old.event
+    RETURNING p.event
 )
-DELETE FROM oncely.payload AS p USING old WHERE p.event = old.event
+SELECT looked.created_at AS "seen_at!", looked.event AS "key!",
+       (SELECT count(*) FROM looked) AS "looked!", (SELECT count(*) FROM removed) AS "removed!"
+FROM looked
+ORDER BY looked.created_at DESC, looked.event DESC
+LIMIT 1

@@ -22,8 +22,8 @@ WITH looked AS MATERIALIZED (
     SET request = NULL, result = CASE WHEN e.name = ANY($6::text[]) THEN e.result END
     FROM old
     WHERE e.key = old.key
-      AND e.key NOT IN (SELECT unnest(o.after_keys) FROM oncely.effect AS o
-                        WHERE o.settled_at IS NULL AND o.after_keys IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM oncely.effect AS o
+                      WHERE o.settled_at IS NULL AND o.after_keys @> ARRAY[e.key])
     RETURNING e.key
 )
 SELECT looked.first_seen_at AS "seen_at!", looked.key AS "key!",
