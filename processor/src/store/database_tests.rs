@@ -212,6 +212,34 @@ async fn only_failures_are_counted_and_their_time_runs_while_they_go_on() {
     assert_eq!((anew.history.failures, anew.history.failing_ms), (0, None));
 }
 
+/// K1: what the outcome of a worker wakes that is on record as dead is for those who live, and at once.
+#[tokio::test]
+async fn k1_what_a_dead_workers_outcome_wakes_is_due_and_not_forgotten() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    let (first, second, worker) = (key(0x11), key(0x12), Uuid::from_u128(7));
+    world
+        .sql(&format!(
+            "INSERT INTO oncely.effect (key, event, lane, request_hash, connector, ordinal, due_at, status, name,
+                tenant, business_id, after_keys)
+             VALUES ('{first}', '{first}', '{first}', '{first}', 1, 0, now(), 'waiting', 'e', 't', 'b', NULL),
+                    ('{second}', '{first}', '{first}', '{second}', 1, 1, NULL, 'waiting', 'e', 't', 'b', '{{{first}}}')"
+        ))
+        .await;
+    let claimed = claim(c, worker).await;
+    let done = Settlement { status: Status::Done, ..seen(&claimed, OutcomeClass::Done) };
+    world.sql("UPDATE oncely.worker SET dead_at = now()").await;
+    settle::settle(c, worker, &[done]).await.unwrap();
+    let claiming =
+        settle::Claiming { worker, connector_id: 1, take_slot: &|_| true, is_line: &|_| false };
+    let woken = settle::wake(c, &[first], Some(claiming)).await.unwrap();
+    assert!(woken.due && woken.claimed.is_empty());
+    let status =
+        "SELECT status || coalesce(' ' || (due_at <= now()), '') FROM oncely.effect ORDER BY key";
+    assert_eq!(world.text(status).await, "done waiting true");
+}
+
 #[tokio::test]
 async fn w5_how_long_it_is_quiet_counts_from_the_last_attempt_that_may_have_been_applied() {
     let world = World::new().await;

@@ -13,12 +13,17 @@ use crate::checker;
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Effects that something will still be done about without anybody's help.
-pub(crate) const OPEN: &str = "SELECT e.key, e.name, e.business_id, e.status, e.due_at, e.attempts
+/// Effects that something will still be done about without anybody's help: all that are open, but for those that are
+/// held and what comes after these, of a later event of the entity or by `after`.
+pub(crate) const OPEN: &str = "WITH RECURSIVE stuck AS (
+        SELECT key, lane, event, version FROM oncely.effect WHERE status = 'held'
+        UNION
+        SELECT e.key, e.lane, e.event, e.version FROM oncely.effect e JOIN stuck s
+        ON s.key = ANY(e.after_keys) OR (s.lane = e.lane AND s.version < e.version AND s.event <> e.event)
+        WHERE e.status = 'waiting' AND e.due_at IS NULL)
+    SELECT e.key, e.name, e.business_id, e.status, e.due_at, e.attempts
     FROM oncely.effect e WHERE e.status IN ('waiting', 'claimed', 'unknown')
-    AND NOT (e.status = 'waiting' AND e.due_at IS NULL AND EXISTS (
-        SELECT FROM oncely.effect h WHERE h.lane = e.lane AND h.key <> e.key
-        AND h.status = 'held'))";
+    AND NOT EXISTS (SELECT FROM stuck WHERE stuck.key = e.key)";
 
 /// Events that wait and that nobody's word is waited for: by their time something follows.
 const DEFERRED: &str = "SELECT business_id, version, due_at FROM oncely.deferred

@@ -67,6 +67,14 @@ impl Compiler<'_> {
     }
 
     pub(super) fn expr_at(&mut self, span: Span, text: &str, scope: Scope) -> Option<Expr> {
+        if references(text).is_ok_and(|found| !found.is_empty()) {
+            let chars = text.split("${").next().map_or(0, |before| before.chars().count());
+            let at = self.inside(span, text, chars);
+            let said = "an expression takes nothing from the environment: the same event has to come to the same";
+            let help = "write the value itself, or read what the event says";
+            self.add(Fault::new(Code::Reference, at, said).help(help));
+            return None;
+        }
         let expr = match Expr::compile(text) {
             Ok(expr) => expr,
             Err(error) => {

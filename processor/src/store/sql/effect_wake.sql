@@ -1,5 +1,5 @@
--- Blocked effects whose turn has come: claimed where a slot is free, else due now; those that never
--- can run are skipped. The lanes are locked, so nothing else changes these rows.
+-- Blocked effects whose turn has come: claimed where a slot is free and the worker may claim, else due now; those that
+-- never can run are skipped. The lanes are locked, so nothing else changes these rows.
 UPDATE oncely.effect AS e
 SET status = CASE u.turn WHEN 'claim' THEN 'claimed' WHEN 'skip' THEN 'skipped' ELSE 'waiting' END,
     worker = CASE WHEN u.turn = 'claim' THEN $3::uuid END,
@@ -10,8 +10,9 @@ SET status = CASE u.turn WHEN 'claim' THEN 'claimed' WHEN 'skip' THEN 'skipped' 
     last_sent_at = CASE WHEN u.turn = 'claim' THEN now() ELSE e.last_sent_at END,
     settled_at = CASE WHEN u.turn = 'skip' THEN now() END,
     note = CASE WHEN u.turn = 'skip' THEN 'an effect that it comes after was not done' END
-FROM UNNEST($1::uuid[], $2::text[]) AS u (key, turn)
-WHERE e.key = u.key AND e.status = 'waiting' AND (u.turn <> 'claim' OR (SELECT oncely.may_claim($3::uuid)))
+FROM (SELECT w.key, CASE WHEN w.turn = 'claim' AND NOT (SELECT oncely.may_claim($3::uuid)) THEN 'due' ELSE w.turn END
+      FROM UNNEST($1::uuid[], $2::text[]) AS w (key, turn)) AS u (key, turn)
+WHERE e.key = u.key AND e.status = 'waiting'
 RETURNING e.key, coalesce(e.fence, 0) AS "fence!", e.event, e.lane, e.version, e.name, e.connector,
           e.tenant, e.business_id, e.request, e.was_unknown, e.asks, e.suspect, e.attempts, e.failures,
           e.lookups, e.takeovers, e.after_keys,
