@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::error::{BenchError, Result};
 use crate::figure::quantile;
 use crate::services::Database;
-use crate::workload::{Event, PARTITIONS, Workload};
+use crate::workload::{Event, PARTITIONS};
 
 /// Commits of which C is the median.
 const COMMITS: usize = 500;
@@ -55,13 +55,22 @@ pub(crate) async fn commits(database: &Database) -> Result<(f64, f64)> {
 
 // --------------------------------------------------------------------------------------------- //
 
-/// Records a second that a bare consumer reads, from the first to the last.
-pub(crate) async fn drain(bootstrap: &str, topic: &str, records: u64) -> Result<f64> {
+/// What a bare consumer got from a topic.
+pub(crate) struct Drained {
+    /// Records a second, from the first to the last.
+    pub(crate) per_s: f64,
+    /// The records in the order in which they came: runs of one partition, as the product gets them. Batches
+    /// that are cut from them have several versions of an entity.
+    pub(crate) events: Vec<Event>,
+}
+
+/// Reads a topic as fast as a bare consumer can.
+pub(crate) async fn drain(bootstrap: &str, topic: &str, records: u64) -> Result<Drained> {
     let (bootstrap, topic) = (bootstrap.to_owned(), topic.to_owned());
     tokio::task::spawn_blocking(move || drained(&bootstrap, &topic, records)).await?
 }
 
-fn drained(bootstrap: &str, topic: &str, records: u64) -> Result<f64> {
+fn drained(bootstrap: &str, topic: &str, records: u64) -> Result<Drained> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
         .set("group.id", "bench.drain")
@@ -74,24 +83,27 @@ fn drained(bootstrap: &str, topic: &str, records: u64) -> Result<f64> {
         assignment.add_partition_offset(topic, partition, Offset::Beginning)?;
     }
     consumer.assign(&assignment)?;
-    let (mut seen, mut touched) = (0_u64, 0_u64);
+    let mut events = Vec::with_capacity(records as usize);
+    let mut touched = 0_u64;
     let mut begun = clock::now();
     let mut last = begun;
-    while seen < records {
+    while (events.len() as u64) < records {
         match consumer.poll(Duration::from_millis(100)) {
             Some(record) => {
                 let record = record?;
-                if seen == 0 {
+                if events.is_empty() {
                     begun = clock::now();
                 }
                 let bytes = record.payload().unwrap_or_default();
                 touched = touched.wrapping_add(bytes.iter().map(|byte| u64::from(*byte)).sum());
-                seen += 1;
-                if seen.is_multiple_of(1_000) {
+                let event = Event::of_value(bytes);
+                events.push(event.ok_or_else(|| BenchError::wrong("a record of somebody else"))?);
+                if events.len().is_multiple_of(1_000) {
                     last = clock::now();
                 }
             }
             None if clock::since(last) > DRAIN_SILENCE => {
+                let seen = events.len();
                 let what = format!("the drain stopped after {seen} of {records} records");
                 return Err(BenchError::wrong(what));
             }
@@ -99,7 +111,7 @@ fn drained(bootstrap: &str, topic: &str, records: u64) -> Result<f64> {
         }
     }
     std::hint::black_box(touched);
-    Ok(records as f64 / clock::since(begun).as_secs_f64())
+    Ok(Drained { per_s: records as f64 / clock::since(begun).as_secs_f64(), events })
 }
 
 // --------------------------------------------------------------------------------------------- //
@@ -154,9 +166,10 @@ impl Least {
 }
 
 /// Events a second that the least of all inboxes writes, with two writers.
-pub(crate) async fn least_inbox(database: &Database, workload: Workload) -> Result<f64> {
+pub(crate) async fn least_inbox(database: &Database, events: &[Event]) -> Result<f64> {
     let mut connection = database.connect("least").await?;
     for statement in [
+        "DROP SCHEMA IF EXISTS least CASCADE",
         "CREATE SCHEMA least",
         "CREATE TABLE least.inbox (key uuid PRIMARY KEY)",
         "CREATE TABLE least.entity (key uuid PRIMARY KEY, version bigint NOT NULL,
@@ -165,8 +178,8 @@ pub(crate) async fn least_inbox(database: &Database, workload: Workload) -> Resu
         sqlx::query(statement).execute(&mut connection).await?;
     }
     let mut shards: Vec<Vec<Event>> = vec![Vec::new(); WRITERS];
-    for event in workload.events() {
-        shards[shard(&event.entity_key())].push(event);
+    for event in events {
+        shards[shard(&event.entity_key())].push(*event);
     }
     let folded: Vec<Vec<Least>> = shards
         .iter()
@@ -190,7 +203,7 @@ pub(crate) async fn least_inbox(database: &Database, workload: Workload) -> Resu
     while let Some(written) = writers.join_next().await {
         written??;
     }
-    Ok(workload.records as f64 / clock::since(begun).as_secs_f64())
+    Ok(events.len() as f64 / clock::since(begun).as_secs_f64())
 }
 
 /// The writer of an entity, split as the product does it.

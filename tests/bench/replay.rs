@@ -1,15 +1,17 @@
 //! J2: the product's own SQL, replayed by two writers from plans that lie ready in memory.
 //!
 //! The plans are made beforehand by the product's own decoding and deciding, against a model of the
-//! database. What is timed is the batch transaction as the product has it: the same statements in the
-//! same order, with the same arrays. With effects, also what settles them and claims what had to wait.
+//! database, from the records in the order in which a consumer got them: an entity's events come close
+//! together then, and its effects have to wait for each other. What is timed is the batch transaction as
+//! the product has it: the same statements in the same order, with the same arrays. With effects, also what
+//! settles them, and claims in the same transaction what waited for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use oncely::clock;
 use oncely::store::batch::{self, Chosen, Written};
-use oncely::store::settle::{self, LaneLock, Settlement};
-use oncely::store::{self, claim, lease, register};
+use oncely::store::settle::{self, Claiming, LaneLock, Settlement};
+use oncely::store::{self, lease, register};
 use oncely_connectors::format;
 use oncely_core::connector::Connector;
 use oncely_core::decide::{self, EntityRow, InboxRow, Input, Known, Place, Plan};
@@ -42,10 +44,11 @@ struct Batch {
     plan: Plan,
 }
 
-/// Events a second of the product's SQL alone.
+/// Events a second of the product's SQL alone, for all records of `workload` as they were consumed.
 pub(crate) async fn replay(
     database: &Database,
     workload: Workload,
+    consumed: &[Event],
     connector: Connector,
 ) -> Result<f64> {
     let mut first = database.connect("replay").await?;
@@ -55,8 +58,8 @@ pub(crate) async fn replay(
         return Err(BenchError::wrong("the database of a replay is not fresh"));
     }
     let mut shards: Vec<Vec<(i64, Event)>> = vec![Vec::new(); WRITERS];
-    for (offset, event) in workload.events().enumerate() {
-        shards[shard(&event.entity_key())].push((offset as i64, event));
+    for (offset, event) in consumed.iter().enumerate() {
+        shards[shard(&event.entity_key())].push((offset as i64, *event));
     }
     let mut ready = Vec::new();
     for (partition, events) in shards.into_iter().enumerate() {
@@ -76,7 +79,6 @@ pub(crate) async fn replay(
             for batch in &batches {
                 writer.write(&connector, batch).await?;
             }
-            writer.drain(&connector).await?;
             // Freed after the time is taken.
             Ok::<_, BenchError>(batches)
         });
@@ -225,47 +227,36 @@ impl Writer {
         }
         tx.commit().await?;
         for some in claimed.chunks(SETTLED_MAX) {
-            self.settle_all(connector, some.to_vec()).await?;
+            let mut claims = self.settle(some).await?;
+            while !claims.is_empty() {
+                claims = self.settle(&claims).await?;
+            }
         }
         Ok(())
     }
 
-    /// Settles what had to wait for its turn, until nothing is due any more.
-    async fn drain(&mut self, connector: &Connector) -> Result<()> {
-        if self.calls { self.settle_all(connector, Vec::new()).await } else { Ok(()) }
-    }
-
-    /// Settles claims, and what was claimed in their place, as long as something is due.
-    async fn settle_all(&mut self, connector: &Connector, claims: Vec<Claimed>) -> Result<()> {
-        let mut claims = self.settle(connector, &claims).await?;
-        while !claims.is_empty() {
-            claims = self.settle(connector, &claims).await?;
-        }
-        Ok(())
-    }
-
-    /// Settles claims, wakes what waited for them, and claims what is due, in one transaction.
-    async fn settle(&mut self, connector: &Connector, claims: &[Claimed]) -> Result<Vec<Claimed>> {
+    /// Settles claims, and in the same transaction wakes and claims what waited for them. Gives the new claims.
+    async fn settle(&mut self, claims: &[Claimed]) -> Result<Vec<Claimed>> {
         let mut lanes: Vec<Key> = claims.iter().map(|(_, _, lane)| *lane).collect();
         lanes.sort_unstable();
         lanes.dedup();
         let outcomes: Vec<Settlement> = claims.iter().map(settlement).collect();
+        let claiming = Claiming {
+            worker: self.worker,
+            connector_id: self.id,
+            take_slot: &|_| true,
+            is_line: &|_| false,
+        };
         let mut tx = store::begin(&mut self.connection).await?;
-        if !claims.is_empty() {
-            settle::lock_lanes(&mut tx, LaneLock::Entity, &lanes).await?;
-            let settled = settle::settle(&mut tx, self.worker, &outcomes).await?;
-            if settled.len() != claims.len() {
-                return Err(BenchError::wrong("a replay lost claims"));
-            }
-            settle::wake(&mut tx, &lanes, None).await?;
+        settle::lock_lanes(&mut tx, LaneLock::Entity, &lanes).await?;
+        let settled = settle::settle(&mut tx, self.worker, &outcomes).await?;
+        if settled.len() != claims.len() {
+            return Err(BenchError::wrong("a replay lost claims"));
         }
-        let mut next = Vec::new();
-        for rule in &connector.effects {
-            let due = claim::claim_due(&mut tx, self.worker, self.id, &rule.id, SETTLED_MAX);
-            next.extend(due.await?.into_iter().map(|due| (due.key, due.fence, due.lane)));
-        }
+        let woken = settle::wake(&mut tx, &lanes, Some(claiming)).await?;
         tx.commit().await?;
-        Ok(next)
+        let claimed = woken.claimed.into_iter();
+        Ok(claimed.map(|(_, claim)| (claim.key, claim.fence, claim.lane)).collect())
     }
 }
 

@@ -22,7 +22,9 @@ pub(crate) const KIND: &str = "invoice";
 pub(crate) const PARTITIONS: u32 = 12;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 1_024;
-/// Versions of an entity.
+/// Digits of an invoice's number.
+const ENTITY_DIGITS: usize = 9;
+/// Versions of an entity: one digit.
 const VERSIONS: u64 = 8;
 /// Entities whose versions come side by side: one version of each, then the next.
 const SIDE_BY_SIDE: u64 = 2_000;
@@ -59,7 +61,16 @@ impl Event {
     }
 
     pub(crate) fn entity_id(self) -> String {
-        format!("in_{:09}", self.entity)
+        format!("in_{:0ENTITY_DIGITS$}", self.entity)
+    }
+
+    /// The event of a record's value.
+    pub(crate) fn of_value(value: &[u8]) -> Option<Self> {
+        let id = value.strip_prefix(br#"{"id":"in_"#)?;
+        let (entity, rest) = id.split_at_checked(ENTITY_DIGITS)?;
+        let version = char::from(*rest.strip_prefix(b":")?.first()?).to_digit(10)?;
+        let entity = std::str::from_utf8(entity).ok()?.parse().ok()?;
+        Some(Self { entity, version: version.into() })
     }
 
     /// Whether it is of one of the invoices that can be poisoned.

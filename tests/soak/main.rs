@@ -57,7 +57,7 @@ impl Lane {
         // The client waits as long for the answer to a heartbeat as for the next one; an answer that comes
         // later and holds an assignment is lost on it until the broker fences it, minutes later (librdkafka
         // 2.12.1, KIP-848). On a machine that is as busy as this one, answers take their time.
-        let kafka = KafkaOptions::new(self.brokers);
+        let kafka = KafkaOptions::returning(self.brokers);
         let kafka = kafka.with("group.consumer.heartbeat.interval.ms", "2000");
         let kafka = Kafka::start(&kafka).await.unwrap();
         let options = PostgresOptions { small_disk: Some(DISK), ..servers::options() };

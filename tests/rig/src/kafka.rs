@@ -29,7 +29,7 @@ const TOOL_MS_MAX: u64 = 120_000;
 /// How a cluster is made.
 #[derive(Debug, Clone)]
 pub struct KafkaOptions {
-    /// Number of brokers, each of them a controller too: 1 or 3.
+    /// Number of brokers: 1 or 3. Each of them is a controller too, unless that is a process of its own.
     pub brokers: u16,
     /// Directory in which the data is made; without one, the system's for temporary files.
     pub base_dir: Option<PathBuf>,
@@ -41,6 +41,8 @@ pub struct KafkaOptions {
     pub java: Vec<String>,
     /// Whether clients reach each broker through a proxy of its own.
     pub through_proxies: bool,
+    /// Whether the controller is a process of its own, which outlives the brokers.
+    pub own_controller: bool,
 }
 
 impl KafkaOptions {
@@ -55,7 +57,19 @@ impl KafkaOptions {
             settings: Vec::new(),
             java: java.map(str::to_owned).into(),
             through_proxies: false,
+            own_controller: false,
         }
+    }
+
+    /// For brokers that are stopped or killed and come back. The controller of one alone outlives it.
+    ///
+    /// One that were its own controller would take itself for the leader when it comes back, until it finds that it
+    /// was away, and would begin to load its groups twice; if the first load ends after the second has begun, groups
+    /// of that partition get no assignment until it is started once more (Apache Kafka 4.1 to 4.4,
+    /// `CoordinatorRuntime`: the end of a load is not held against the load that it is of).
+    #[must_use]
+    pub fn returning(brokers: u16) -> Self {
+        Self { own_controller: brokers == 1, ..Self::new(brokers) }
     }
 
     /// For a broker that has no other one to hand over to and that nobody kills: a pause of the machine must not
@@ -78,6 +92,7 @@ impl KafkaOptions {
 pub struct Kafka {
     admin: Admin,
     brokers: Vec<Broker>,
+    controller: Option<Broker>,
     libs: PathBuf,
     // After the brokers, so that it is dropped when nobody writes there any more.
     scratch: Scratch,
@@ -96,12 +111,13 @@ impl Kafka {
         for number in 1..=options.brokers {
             brokers.push(Broker::new(&plan, number, options.through_proxies).await?);
         }
-        broker::format(&plan, &brokers).await?;
-        for broker in &mut brokers {
-            broker.start()?;
+        let mut controller = Broker::controller(&plan)?;
+        broker::format(&plan, brokers.iter().chain(&controller)).await?;
+        for node in controller.iter_mut().chain(&mut brokers) {
+            node.start()?;
         }
         let admin = Admin::new(&plan.internal())?;
-        let mut kafka = Self { admin, brokers, libs, scratch };
+        let mut kafka = Self { admin, brokers, controller, libs, scratch };
         kafka.wait_ready(usize::from(options.brokers)).await?;
         Ok(kafka)
     }
@@ -159,11 +175,15 @@ impl Kafka {
         self.broker(broker)?.kill().await
     }
 
-    /// Starts a stopped broker on the same ports with the same data, and waits until all know it.
+    /// Starts a stopped broker on the same ports with the same data, and waits until all know it. A controller of its
+    /// own knows that the broker was away by then.
     ///
     /// # Errors
-    /// `Ended` with the broker's words when it does not start.
+    /// `Ended` with the broker's words when it does not start, `TimedOut` when nobody misses it.
     pub async fn start_again(&mut self, broker: u16) -> Result<(), RigError> {
+        if let Some(controller) = &self.controller {
+            controller.wait_missed(broker).await?;
+        }
         self.broker(broker)?.start()?;
         let running = self.brokers.iter().filter(|broker| broker.is_started()).count();
         self.wait_ready(running).await

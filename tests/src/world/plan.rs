@@ -142,9 +142,9 @@ impl Plan {
         };
         let kafka = match self.brokers {
             0 => KafkaOf::Shared(servers::kafka()),
-            brokers => {
-                KafkaOf::Own(Box::new(Kafka::start(&KafkaOptions::new(brokers)).await.unwrap()))
-            }
+            brokers => KafkaOf::Own(Box::new(
+                Kafka::start(&KafkaOptions::returning(brokers)).await.unwrap(),
+            )),
         };
         self.start_with(kafka, cluster).await
     }

@@ -11,14 +11,17 @@ use crate::RigError;
 use crate::child::{Child, ChildSpec, Signal};
 use crate::places;
 use crate::proxy::Proxy;
+use crate::wait;
 
 /// How long a broker may take to end in good order.
 const STOP_MS_MAX: u64 = 60_000;
+/// The node that only controls, where the brokers do not.
+const CONTROLLER: u16 = 100;
 
 /// Options of the Java machine of Kafka's own tools: small, and quick to start.
 pub(super) const TOOL_JAVA: [&str; 3] = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
-/// The ports of one broker: for clients, for other brokers and the rig, for controllers.
+/// The ports of one node: for clients, for other brokers and the rig, for controllers.
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     client: u16,
@@ -31,6 +34,8 @@ struct Ports {
 pub(super) struct Plan {
     cluster_id: String,
     ports: Vec<Ports>,
+    /// Of the node that only controls.
+    controller: Option<u16>,
     settings: Vec<(String, String)>,
     java: Vec<String>,
     libs: PathBuf,
@@ -48,9 +53,11 @@ impl Plan {
             let (client, internal) = (places::free_port()?, places::free_port()?);
             ports.push(Ports { client, internal, controller: places::free_port()? });
         }
+        let controller = options.own_controller.then(places::free_port).transpose()?;
         Ok(Self {
             cluster_id: cluster_id(),
             ports,
+            controller,
             settings: options.settings.clone(),
             java: options.java.clone(),
             libs: libs.to_path_buf(),
@@ -65,24 +72,39 @@ impl Plan {
     }
 
     fn voters(&self) -> String {
+        if let Some(port) = self.controller {
+            return format!("{CONTROLLER}@127.0.0.1:{port}");
+        }
         let voters = (1..).zip(&self.ports);
         let voters =
             voters.map(|(number, ports)| format!("{number}@127.0.0.1:{}", ports.controller));
         voters.collect::<Vec<_>>().join(",")
     }
 
-    /// The settings of a broker, as a `server.properties`.
-    fn properties(&self, number: u16, ports: Ports, advertised: u16, data: &Path) -> String {
+    /// What a broker does and where: the first lines of its `server.properties`.
+    fn broker(&self, ports: Ports, advertised: u16) -> String {
+        let Ports { client, internal, controller } = ports;
+        let (roles, controls) = match self.controller {
+            Some(_) => ("broker", String::new()),
+            None => ("broker,controller", format!(",CONTROLLER://127.0.0.1:{controller}")),
+        };
+        format!(
+            "process.roles={roles}
+listeners=CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal}{controls}
+advertised.listeners=CLIENT://127.0.0.1:{advertised},INTERNAL://127.0.0.1:{internal}
+inter.broker.listener.name=INTERNAL
+"
+        )
+    }
+
+    /// The settings of a node, as a `server.properties`; `place` says what it does and where.
+    fn properties(&self, number: u16, place: &str, data: &Path) -> String {
         let count = self.ports.len();
         let in_sync = if count > 2 { 2 } else { 1 };
         let mut text = format!(
-            "process.roles=broker,controller
-node.id={number}
+            "{place}node.id={number}
 controller.quorum.voters={voters}
-listeners=CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=CLIENT://127.0.0.1:{advertised},INTERNAL://127.0.0.1:{internal}
 listener.security.protocol.map=CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=INTERNAL
 controller.listener.names=CONTROLLER
 log.dirs={data}
 auto.create.topics.enable=false
@@ -110,9 +132,6 @@ group.consumer.min.session.timeout.ms=1000
 group.consumer.session.timeout.ms=6000
 ",
             voters = self.voters(),
-            client = ports.client,
-            internal = ports.internal,
-            controller = ports.controller,
             data = data.display(),
         );
         for (name, value) in &self.settings {
@@ -125,11 +144,12 @@ group.consumer.session.timeout.ms=6000
     }
 }
 
-/// One broker, running or not.
+/// One node, running or not: a broker, or what only controls.
 #[derive(Debug)]
 pub(super) struct Broker {
     number: u16,
-    ports: Ports,
+    /// Where it accepts connections, those of clients first.
+    ports: Vec<u16>,
     pub(super) proxy: Option<Proxy>,
     spec: ChildSpec,
     config: PathBuf,
@@ -151,10 +171,27 @@ impl Broker {
             false => None,
         };
         let advertised = proxy.as_ref().map_or(ports.client, Proxy::port);
+        let place = plan.broker(ports, advertised);
+        let mut broker = Self::node(plan, number, &place, vec![ports.client, ports.internal])?;
+        broker.proxy = proxy;
+        Ok(broker)
+    }
+
+    /// The node that only controls, where there is one. It says whom it takes for dead.
+    pub(super) fn controller(plan: &Plan) -> Result<Option<Self>, RigError> {
+        let Some(port) = plan.controller else { return Ok(None) };
+        let place = format!("process.roles=controller\nlisteners=CONTROLLER://127.0.0.1:{port}\n");
+        let mut node = Self::node(plan, CONTROLLER, &place, vec![port])?;
+        node.spec.args.insert(0, "-Dlog4j2.level=INFO".into());
+        node.spec.args.retain(|arg| arg != LOG_LEVEL);
+        Ok(Some(node))
+    }
+
+    fn node(plan: &Plan, number: u16, place: &str, ports: Vec<u16>) -> Result<Self, RigError> {
         let dir = plan.scratch.join(format!("broker-{number}"));
         fs::create_dir_all(&dir).map_err(RigError::at("make", &dir))?;
         let config = dir.join("server.properties");
-        let text = plan.properties(number, ports, advertised, &dir.join("data"));
+        let text = plan.properties(number, place, &dir.join("data"));
         fs::write(&config, text).map_err(RigError::at("write", &config))?;
         let command = java(&plan.libs, &plan.scratch, &plan.java);
         let mut args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
@@ -167,7 +204,7 @@ impl Broker {
             remove: Some(plan.scratch.clone()),
             ..ChildSpec::default()
         };
-        Ok(Self { number, ports, proxy, spec, config, child: None })
+        Ok(Self { number, ports, proxy: None, spec, config, child: None })
     }
 
     pub(super) fn number(&self) -> u16 {
@@ -175,7 +212,8 @@ impl Broker {
     }
 
     pub(super) fn client_port(&self) -> u16 {
-        self.proxy.as_ref().map_or(self.ports.client, Proxy::port)
+        let own = self.ports.first().copied().unwrap_or_default();
+        self.proxy.as_ref().map_or(own, Proxy::port)
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -213,18 +251,35 @@ impl Broker {
         self.child.as_mut().map_or(Ok(()), Child::must_run)
     }
 
+    /// Waits until this node, which controls, has found that a broker is away.
+    pub(super) async fn wait_missed(&self, broker: u16) -> Result<(), RigError> {
+        let bound = Duration::from_millis(STOP_MS_MAX);
+        let (gone, there) =
+            (format!("Fencing broker {broker} "), format!("broker {broker} to unfence has"));
+        wait::until("the controller to miss the broker", bound, || {
+            let said = fs::read_to_string(&self.spec.log).unwrap_or_default();
+            said.rfind(&gone) > said.rfind(&there)
+        })
+        .await
+    }
+
     /// Whether it accepts connections; one that is not started has nothing to accept.
     pub(super) fn listens(&self) -> bool {
-        let ports = [self.ports.client, self.ports.internal];
         self.child.is_none()
-            || ports.iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())
+            || self
+                .ports
+                .iter()
+                .all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())
     }
 }
 
 /// Prepares the data directories with Kafka's own tool, all at once.
-pub(super) async fn format(plan: &Plan, brokers: &[Broker]) -> Result<(), RigError> {
+pub(super) async fn format<'a>(
+    plan: &Plan,
+    nodes: impl Iterator<Item = &'a Broker>,
+) -> Result<(), RigError> {
     let mut running = Vec::new();
-    for broker in brokers {
+    for broker in nodes {
         let mut command = java(&plan.libs, &plan.scratch, &TOOL_JAVA.map(str::to_owned));
         command.args(["kafka.tools.StorageTool", "format", "-t", &plan.cluster_id, "-c"]);
         command
@@ -249,11 +304,14 @@ pub(super) async fn format(plan: &Plan, brokers: &[Broker]) -> Result<(), RigErr
     Ok(())
 }
 
+/// What a broker says of itself.
+const LOG_LEVEL: &str = "-Dlog4j2.level=WARN";
+
 /// Java with Kafka's class path; a class and its arguments are to follow.
 pub(super) fn java(libs: &Path, scratch: &Path, options: &[String]) -> Command {
     let mut command = Command::new("java");
     command.args(options);
-    command.arg("-Dlog4j2.level=WARN").arg(format!("-Djava.io.tmpdir={}", scratch.display()));
+    command.arg(LOG_LEVEL).arg(format!("-Djava.io.tmpdir={}", scratch.display()));
     command.arg("-cp").arg(class_path(libs));
     command
 }

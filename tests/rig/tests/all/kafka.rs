@@ -104,3 +104,20 @@ async fn three_brokers_lose_one_and_get_it_back() {
     kafka.stop(killed).await.unwrap();
     kafka.start_again(killed).await.unwrap();
 }
+
+/// A group is read on after its only broker was killed, as often as that happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_alone_comes_back_with_its_groups() {
+    let mut kafka = Kafka::start(&KafkaOptions::returning(1)).await.unwrap();
+    kafka.create_topic("orders", 1, &[]).await.unwrap();
+    for (round, value) in ["one", "two", "three"].into_iter().enumerate() {
+        produce(&kafka, "orders", &[value]);
+        assert_eq!(consume(&kafka, "orders", "g", "classic", 1), [value], "round {round}");
+        kafka.kill(1).await.unwrap();
+        kafka.start_again(1).await.unwrap();
+    }
+    kafka.stop(1).await.unwrap();
+    kafka.start_again(1).await.unwrap();
+    produce(&kafka, "orders", &["four"]);
+    assert_eq!(consume(&kafka, "orders", "g", "classic", 1), ["four"]);
+}
