@@ -190,6 +190,9 @@ fn what_cannot_work_on_the_samples_is_told_where_it_stands() {
             "event.model + event.output",
         ),
         slipped("order-placed-http.yaml", "key: event.order_id", "key: event.ordr_id"),
+        slipped("order-placed-http.yaml", "id: event.order_id", "id: event.lines"),
+        slipped("shipment-tracked.yaml", "from: event.number", "from: event.step"),
+        slipped("shipment-tracked.yaml", "key: event.shipment_id", "key: event.shipmnt_id"),
     ]
     .concat();
     insta::with_settings!({ snapshot_path => "bad", prepend_module_to_snapshot => false, omit_expression => true }, {

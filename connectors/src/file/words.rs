@@ -115,6 +115,8 @@ pub(super) fn unit_in(field: &str, unit: &'static str) -> Option<&'static str> {
 
 /// How a number alone is written as what is meant.
 pub(super) fn with_unit(number: &str, unit: &str) -> String {
+    // Nobody waits for thousands of hours or days: those are seconds.
+    let unit = if matches!(unit, "h" | "d") && number.len() > 3 { "s" } else { unit };
     let all = match unit {
         "s" | "h" | "d" => "`ms`, `s`, `m`, `h` and `d`",
         "/s" => "`/s`, `/m` and `/h`",

@@ -19,6 +19,9 @@ use crate::RigError;
 /// so that a server that was stopped finds its port free when it is started again.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
+/// What has to be free in memory before files are put there: several times what the tests need.
+const MEMORY_BYTES_MIN: u64 = 10 << 30;
+
 /// Ports that a process takes for itself at once.
 const BLOCK_PORTS: usize = 50;
 
@@ -58,6 +61,20 @@ pub fn cache_dir() -> PathBuf {
         return PathBuf::from(dir).join("oncely");
     }
     environment("HOME").map_or_else(env::temp_dir, PathBuf::from).join(".cache/oncely")
+}
+
+/// Where files lie in memory, if there is plenty of it: tests whose data nobody needs after a crash of the machine wait
+/// for no disk there.
+#[must_use]
+pub fn memory_dir() -> Option<PathBuf> {
+    let dir = Path::new("/dev/shm");
+    let room = rustix::fs::statvfs(dir).ok()?;
+    let room = room.f_bavail.saturating_mul(room.f_frsize);
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let available = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available: u64 = available.trim().strip_suffix(" kB")?.parse().ok()?;
+    let plenty = room.min(available.saturating_mul(1024)) >= MEMORY_BYTES_MIN;
+    plenty.then(|| dir.to_path_buf())
 }
 
 /// The directories of `PATH`.

@@ -49,10 +49,11 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// For tests: nothing is flushed to disk, which a killed server survives and a lost machine does not.
+    /// For tests: nothing is flushed to disk, or lies there at all where memory is plenty, which a killed server
+    /// survives and a lost machine does not.
     #[must_use]
     pub fn quick() -> Self {
-        Self::default()
+        Self { base_dir: places::memory_dir(), ..Self::default() }
             .with("fsync", "off")
             .with("full_page_writes", "off")
             .with("max_connections", "200")

@@ -107,9 +107,12 @@ impl Compiler<'_> {
             Some((_, elapsed)) => elapsed.0,
             None => within.map_or(ELAPSED_MS, |within| within.min(ELAPSED_MS)),
         };
-        if let (Some(window), Some((span, elapsed))) = (window, elapsed) {
-            let latest = elapsed.0.saturating_add(timeout.total_ms);
-            if latest > window {
+        if let Some(window) = window {
+            if timeout.total_ms >= window {
+                self.forgotten_early(raw, at, window, timeout.total_ms);
+            } else if let Some((span, elapsed)) = elapsed
+                && elapsed.0.saturating_add(timeout.total_ms) > window
+            {
                 self.outlives(raw, span, *elapsed, window, within.unwrap_or(0));
             }
         }
@@ -148,6 +151,18 @@ impl Compiler<'_> {
         for (span, error, help) in wrong {
             self.add(Fault::new(Code::RetryPlan, span, error.to_string()).help(help));
         }
+    }
+
+    /// A key that is forgotten before one call is over suppresses nothing.
+    fn forgotten_early(&mut self, raw: &RawEffect, at: Span, window: u64, call: u64) {
+        let declared = raw.idempotency.as_ref().and_then(|raw| raw.get()?.window.as_ref()?.span());
+        let (window, call) = (Millis(window), Millis(call));
+        let text =
+            format!("the provider forgets a key after {window}, and one call may take {call}");
+        let finding = Fault::new(Code::RetryOutlivesWindow, declared.unwrap_or(at), text)
+            .note("with on_unknown: retry_same_key no call could ever be repeated")
+            .help("write the provider's own window, lower `timeout`, or use on_unknown: hold");
+        self.add(finding);
     }
 
     fn outlives(&mut self, raw: &RawEffect, span: Span, elapsed: Millis, window: u64, within: u64) {

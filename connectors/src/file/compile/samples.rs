@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use oncely_core::connector::{Connector, EffectBody, EffectRule, FingerprintRule};
+use oncely_core::event::{self, Reject};
 use oncely_core::expr::{EvalError, Expr, Path, Root, Scope};
 use oncely_core::value::Value;
 
@@ -56,16 +57,36 @@ impl Compiler<'_> {
         }
     }
 
+    /// Warns where every sample would be set aside for the same part of its identity: nothing is there, or what
+    /// is there is of the wrong kind.
     fn try_identity(&mut self, connector: &Connector, raw: &RawConnector, samples: &[Value]) {
-        let Some(raw) = raw.identity.get() else { return };
         let identity = &connector.identity;
-        self.try_out(&identity.id, raw.id.span(), samples, false);
-        if let Some(tenant) = &identity.tenant {
-            self.try_out(tenant, raw.tenant.as_ref().and_then(Field::span), samples, false);
+        let Some(of_identity) = raw.identity.get() else { return };
+        let of_state = raw.state.as_ref().and_then(Field::get);
+        let version = of_state.and_then(|state| state.version.get());
+        let tried = samples.iter().map(|event| event::identify(connector, &scope(event)).map(drop));
+        if let Some(reject) = rejected(tried) {
+            let state = connector.state.as_ref();
+            let (expr, span) = match reject.field {
+                "identity.tenant" => {
+                    (identity.tenant.as_ref(), of_identity.tenant.as_ref().and_then(Field::span))
+                }
+                "state.key" => {
+                    (state.map(|state| &state.key), of_state.and_then(|state| state.key.span()))
+                }
+                "state.version.from" => (
+                    state.map(|state| &state.version),
+                    version.and_then(|version| version.from.span()),
+                ),
+                _ => (Some(&identity.id), of_identity.id.span()),
+            };
+            if expr.is_some_and(is_of_event) {
+                self.fails(span, &reject.to_string());
+            }
         }
         if let FingerprintRule::Fields(fields) = &identity.fingerprint {
             for field in fields {
-                self.try_out(field, raw.fingerprint.span(), samples, false);
+                self.try_out(field, of_identity.fingerprint.span(), samples, false);
             }
         }
     }
@@ -74,8 +95,12 @@ impl Compiler<'_> {
         if let Some(when) = &rule.when {
             self.try_out(when, raw.when.as_ref().and_then(Field::span), samples, true);
         }
-        for part in &rule.key {
-            self.try_out(part, raw.key.span(), samples, false);
+        let tried =
+            samples.iter().map(|event| event::key_parts(&rule.key, &scope(event)).map(drop));
+        if rule.key.iter().all(is_of_event)
+            && let Some(reject) = rejected(tried)
+        {
+            self.fails(raw.key.span(), &reject.to_string());
         }
         if let (EffectBody::Ledger(ledger), Some(entry)) = (&rule.body, &raw.entry) {
             let Some(entry) = entry.get() else { return };
@@ -86,11 +111,7 @@ impl Compiler<'_> {
 
     /// Warns of an expression over the event alone that fails for every sample.
     fn try_out(&mut self, expr: &Expr, span: Option<Span>, samples: &[Value], yes_or_no: bool) {
-        let known = |path: &Path| path.root == Root::Event;
-        if expr.is_constant()
-            || !expr.states_entered().is_empty()
-            || !expr.reads().iter().all(known)
-        {
+        if expr.is_constant() || !is_of_event(expr) {
             return;
         }
         let tried = |event: &Value| match expr.is_true(&scope(event)) {
@@ -101,11 +122,15 @@ impl Compiler<'_> {
         let mut failures = samples.iter().map(tried);
         let Some(Err(error)) = failures.next() else { return };
         if failures.all(|tried| tried.is_err()) {
-            let text = format!("this fails for every sample event: {error}");
-            let help = "compare it with the events of `tests:`: either the name is mistyped, or the samples \
-                        are of another kind";
-            self.add(Fault::new(Code::FailsOnSamples, span, text).help(help));
+            self.fails(span, &error.to_string());
         }
+    }
+
+    fn fails(&mut self, span: Option<Span>, why: &str) {
+        let text = format!("this fails for every sample event: {why}");
+        let help = "compare it with the events of `tests:`: either the name is mistyped, or the samples \
+                    are of another kind";
+        self.add(Fault::new(Code::FailsOnSamples, span, text).help(help));
     }
 
     /// Warns of members that a request reads and no sample has, where they are read.
@@ -167,6 +192,17 @@ impl Compiler<'_> {
         let start = within.start.saturating_add(at);
         Some(Span::new(start, start.saturating_add(path.len())))
     }
+}
+
+/// Whether the event alone says what an expression comes to.
+fn is_of_event(expr: &Expr) -> bool {
+    expr.states_entered().is_empty() && expr.reads().iter().all(|path| path.root == Root::Event)
+}
+
+/// Why the first one is rejected, where all are, and for the same field.
+fn rejected(mut tried: impl Iterator<Item = Result<(), Reject>>) -> Option<Reject> {
+    let first = tried.next()?.err()?;
+    tried.all(|one| one.is_err_and(|reject| reject.field == first.field)).then_some(first)
 }
 
 fn scope(event: &Value) -> Scope<'_> {
