@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use oncely_core::key::Key;
-use sqlx::{PgConnection, query_file};
+use sqlx::{PgConnection, query_file, query_file_as};
 use uuid::Uuid;
 
 use super::claim::Recorded;
@@ -181,6 +181,28 @@ pub struct Looked {
     pub removed: i64,
 }
 
+/// Of one look: the last row that it came to, and its counts.
+struct LookedRow {
+    seen_at: DateTime<Utc>,
+    key: Uuid,
+    looked: i64,
+    removed: i64,
+}
+
+impl Walk {
+    fn from(&self) -> (Option<DateTime<Utc>>, Uuid) {
+        let (at, key) = self.last.unzip();
+        (at, key.unwrap_or_default())
+    }
+
+    fn came_to(&mut self, found: Option<LookedRow>) -> Looked {
+        found.map_or_else(Looked::default, |row| {
+            self.last = Some((row.seen_at, row.key));
+            Looked { events: row.looked, removed: row.removed }
+        })
+    }
+}
+
 /// Looks at up to `limit` events older than the retention, and removes those of the connector of which nothing is open,
 /// with their effects.
 pub async fn remove_closed(
@@ -190,15 +212,19 @@ pub async fn remove_closed(
     limit: i64,
     walk: &mut Walk,
 ) -> Result<Looked> {
-    let (kept, (at, key)) = (millis(retention_ms), walk.last.unzip());
-    let key = key.unwrap_or_default();
-    let found = query_file!("src/store/sql/retention_closed.sql", connector, kept, limit, at, key)
-        .fetch_optional(connection)
-        .await?;
-    Ok(found.map_or_else(Looked::default, |row| {
-        walk.last = Some((row.seen_at, row.key));
-        Looked { events: row.looked, removed: row.removed }
-    }))
+    let (kept, (at, key)) = (millis(retention_ms), walk.from());
+    let found = query_file_as!(
+        LookedRow,
+        "src/store/sql/retention_closed.sql",
+        connector,
+        kept,
+        limit,
+        at,
+        key
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(walk.came_to(found))
 }
 
 /// The same for requests and results of final effects; their keys stay and still suppress. Results of `undoable` effects
@@ -211,9 +237,9 @@ pub async fn clear_results(
     walk: &mut Walk,
     undoable: &[String],
 ) -> Result<Looked> {
-    let (kept, (at, key)) = (millis(retention_ms), walk.last.unzip());
-    let key = key.unwrap_or_default();
-    let found = query_file!(
+    let (kept, (at, key)) = (millis(retention_ms), walk.from());
+    let found = query_file_as!(
+        LookedRow,
         "src/store/sql/retention_results.sql",
         connector,
         kept,
@@ -224,10 +250,7 @@ pub async fn clear_results(
     )
     .fetch_optional(connection)
     .await?;
-    Ok(found.map_or_else(Looked::default, |row| {
-        walk.last = Some((row.seen_at, row.key));
-        Looked { events: row.looked, removed: row.removed }
-    }))
+    Ok(walk.came_to(found))
 }
 
 /// Removes the bytes of events from which nothing is rendered any more, in the same way.
@@ -238,14 +261,17 @@ pub async fn remove_payloads(
     limit: i64,
     walk: &mut Walk,
 ) -> Result<Looked> {
-    let (kept, (at, key)) = (millis(retention_ms), walk.last.unzip());
-    let key = key.unwrap_or_default();
-    let found =
-        query_file!("src/store/sql/retention_payloads.sql", connector, kept, limit, at, key)
-            .fetch_optional(connection)
-            .await?;
-    Ok(found.map_or_else(Looked::default, |row| {
-        walk.last = Some((row.seen_at, row.key));
-        Looked { events: row.looked, removed: row.removed }
-    }))
+    let (kept, (at, key)) = (millis(retention_ms), walk.from());
+    let found = query_file_as!(
+        LookedRow,
+        "src/store/sql/retention_payloads.sql",
+        connector,
+        kept,
+        limit,
+        at,
+        key
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(walk.came_to(found))
 }
