@@ -237,8 +237,7 @@ CREATE INDEX effect_blocked ON oncely.effect (connector, name) INCLUDE (lane)
     WHERE status = 'waiting' AND due_at IS NULL;
 CREATE INDEX effect_held ON oncely.effect (lane) WHERE status = 'held';
 CREATE INDEX effect_skipped ON oncely.effect USING gin (after_keys) WHERE status = 'skipped';
-CREATE INDEX effect_waited_for ON oncely.effect USING gin (after_keys)
-    WHERE settled_at IS NULL AND after_keys IS NOT NULL;
+CREATE INDEX effect_follows ON oncely.effect (key) WHERE settled_at IS NULL AND after_keys IS NOT NULL;
 CREATE INDEX effect_age ON oncely.effect USING brin (created_at);
 
 -- Effects that undo others, whether there was something to undo or not.

@@ -147,6 +147,42 @@ async fn w18_what_an_open_effect_of_another_event_waits_for_stays() {
     assert_eq!(world.effects().await, "12x1");
 }
 
+/// W18, R27: what was skipped comes back with the effect that it comes after, as long as that one's letter is open.
+#[tokio::test]
+async fn w18_what_a_redrive_may_open_again_stays_with_all_that_it_is_made_of() {
+    let world = World::new().await;
+    let mut connection = world.connect().await;
+    let c = &mut connection;
+    // A charge that was rejected, a receipt after it in the same event, and a refund in another one.
+    let (charge, receipt, refund) = (key(0x11), key(0x12), key(0x13));
+    assert_eq!(write(c, &owing(1, &[0x11, 0x12], &[0x11, 0x12])).await, Written::All);
+    assert_eq!(write(c, &owing(2, &[0x13], &[0x13])).await, Written::All);
+    world.age(&[1, 2]).await;
+    world
+        .sql(&format!(
+            "UPDATE oncely.effect SET request = 'r';
+             UPDATE oncely.effect SET status = 'rejected' WHERE key = '{charge}';
+             UPDATE oncely.effect SET status = 'skipped', after_keys = ARRAY['{charge}']::uuid[]
+                WHERE key IN ('{receipt}', '{refund}');
+             INSERT INTO oncely.payload (event, record_offset, record_partition, source, headers, created_at)
+                SELECT key, 1, 0, 1, '', now() - interval '1 day' FROM oncely.inbox;
+             INSERT INTO oncely.parked (event, effect, connector, kind, reason, detail)
+                VALUES ('{event}', '{charge}', 1, 'dead_letter', 'rejected', 'd')",
+            event = key(1)
+        ))
+        .await;
+    let kept = async |c: &mut PgConnection| {
+        let results = sweep::clear_results(c, 1, RETENTION_MS, 10, &mut Walk::default(), &[]).await;
+        let bytes = sweep::remove_payloads(c, 1, RETENTION_MS, 10, &mut Walk::default()).await;
+        let closed = remove(c, &mut Walk::default()).await;
+        (results.unwrap().removed, bytes.unwrap().removed, closed)
+    };
+    assert_eq!(kept(c).await, (0, 0, 0), "the letter is open");
+    world.sql("UPDATE oncely.parked SET closed_at = now(), closed_as = 'discarded'").await;
+    assert_eq!(kept(c).await, (3, 2, 2));
+    assert_eq!(world.effects().await, "");
+}
+
 #[tokio::test]
 async fn bytes_go_when_nothing_is_rendered_from_them_any_more_and_are_looked_at_once() {
     let world = World::new().await;

@@ -43,8 +43,9 @@ const SLOW_EVERY: Duration = Duration::from_secs(1);
 /// How often blocked effects are looked for whose turn has come unseen; less often where there are so many that the
 /// look itself takes long.
 const BLOCKED_EVERY: Duration = Duration::from_secs(2);
-/// The look takes a tenth of the time at most.
+/// The look takes a tenth of the time at most, and is not left out for longer than this.
 const BLOCKED_TIMES_IDLE: u32 = 10;
+const BLOCKED_MOST: Duration = Duration::from_secs(60);
 /// How often own claims are compared without any sign of loss.
 const ADOPT_EVERY: Duration = Duration::from_secs(10);
 /// How often retention looks for what is too old, when the last look left none of it.
@@ -116,10 +117,8 @@ impl Sweeper {
                 swept = self.session.patience().bounded(self.slow()).await;
             }
             if swept.is_ok() && passed(&mut blocked_last, blocked_every) {
-                let begun = clock::now();
-                swept = self.session.patience().bounded(self.wake_blocked()).await;
-                let took = clock::since(begun);
-                blocked_every = BLOCKED_EVERY.max(took.saturating_mul(BLOCKED_TIMES_IDLE));
+                let looked = self.session.patience().bounded(self.wake_blocked()).await;
+                swept = looked.map(|next| blocked_every = next);
             }
             if swept.is_ok() && backlog_at.is_some_and(|at| clock::now() >= at) {
                 let counted = self.session.patience().bounded(self.count_backlog()).await;
@@ -367,13 +366,16 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Wakes what no settling could see: a predecessor in another lane, a person's word.
-    async fn wake_blocked(&mut self) -> Result<(), StoreError> {
+    /// Wakes what no settling could see: a predecessor in another lane, a person's word. Says when to look again.
+    async fn wake_blocked(&mut self) -> Result<Duration, StoreError> {
         let shared = Arc::clone(&self.shared);
         let connection = self.session.connection().await?;
+        let begun = clock::now();
         let mut lanes = sweep::blocked_lanes(connection, shared.connector_id, SLICE).await?;
+        let took = clock::since(begun).saturating_mul(BLOCKED_TIMES_IDLE);
+        let next = took.clamp(BLOCKED_EVERY, BLOCKED_MOST);
         if lanes.is_empty() {
-            return Ok(());
+            return Ok(next);
         }
         lanes.sort_unstable();
         let mut tx = self.session.begin().await?;
@@ -382,7 +384,7 @@ impl Sweeper {
         tx.commit().await?;
         shared.lanes.iter().flatten().for_each(|lane| lane.set_backlog(true));
         self.pipeline.send(Message::LetGo(woken.skipped));
-        Ok(())
+        Ok(next)
     }
 
     /// Whether events of this connector can leave effects open.

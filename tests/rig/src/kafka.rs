@@ -152,9 +152,12 @@ impl Kafka {
             .ok_or_else(|| RigError::Unexpected("this cluster was made without proxies".to_owned()))
     }
 
-    /// Each broker's number and the last lines that it logged.
+    /// Each node's number and the last lines that it logged; a controller of its own is the last.
     pub fn said(&self) -> impl Iterator<Item = (u16, String)> {
-        self.brokers.iter().map(|broker| (broker.number(), crate::child::tail(&broker.log())))
+        self.brokers
+            .iter()
+            .chain(&self.controller)
+            .map(|broker| (broker.number(), crate::child::tail(&broker.log())))
     }
 
     // ---- brokers -----------------------------------------------------------------------------------
@@ -181,7 +184,10 @@ impl Kafka {
     /// # Errors
     /// `Ended` with the broker's words when it does not start, `TimedOut` when nobody misses it.
     pub async fn start_again(&mut self, broker: u16) -> Result<(), RigError> {
-        if let Some(controller) = &self.controller {
+        if !self.broker(broker)?.is_started()
+            && let Some(controller) = &mut self.controller
+        {
+            controller.must_run()?;
             controller.wait_missed(broker).await?;
         }
         self.broker(broker)?.start()?;
@@ -356,12 +362,13 @@ impl Kafka {
     /// Waits until every running broker accepts connections and the cluster knows that many.
     async fn wait_ready(&mut self, count: usize) -> Result<(), RigError> {
         let bound = Duration::from_millis(START_MS_MAX);
-        let brokers = &mut self.brokers;
+        let mut nodes: Vec<&mut Broker> =
+            self.brokers.iter_mut().chain(&mut self.controller).collect();
         wait::until("the brokers to accept connections", bound, || {
-            brokers.iter_mut().all(|broker| broker.listens() || broker.must_run().is_err())
+            nodes.iter_mut().all(|node| node.listens() || node.must_run().is_err())
         })
         .await?;
-        brokers.iter_mut().try_for_each(Broker::must_run)?;
+        nodes.into_iter().try_for_each(Broker::must_run)?;
         self.admin.wait_brokers(count, bound).await
     }
 }

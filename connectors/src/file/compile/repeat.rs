@@ -108,10 +108,11 @@ impl Compiler<'_> {
             None => within.map_or(ELAPSED_MS, |within| within.min(ELAPSED_MS)),
         };
         if let Some(window) = window {
-            if timeout.total_ms >= window {
-                self.forgotten_early(raw, at, window, timeout.total_ms);
+            let call = timeout.total_ms.saturating_add(profile.applies_within_ms.unwrap_or(0));
+            if call >= window {
+                self.forgotten_early(raw, at, window, call);
             } else if let Some((span, elapsed)) = elapsed
-                && elapsed.0.saturating_add(timeout.total_ms) > window
+                && elapsed.0.saturating_add(call) > window
             {
                 self.outlives(raw, span, *elapsed, window, within.unwrap_or(0));
             }
@@ -157,8 +158,9 @@ impl Compiler<'_> {
     fn forgotten_early(&mut self, raw: &RawEffect, at: Span, window: u64, call: u64) {
         let declared = raw.idempotency.as_ref().and_then(|raw| raw.get()?.window.as_ref()?.span());
         let (window, call) = (Millis(window), Millis(call));
-        let text =
-            format!("the provider forgets a key after {window}, and one call may take {call}");
+        let text = format!(
+            "the provider forgets a key after {window}, and one call may take effect for {call}"
+        );
         let finding = Fault::new(Code::RetryOutlivesWindow, declared.unwrap_or(at), text)
             .note("with on_unknown: retry_same_key no call could ever be repeated")
             .help("write the provider's own window, lower `timeout`, or use on_unknown: hold");

@@ -78,7 +78,9 @@ impl Compiler<'_> {
                     state.map(|state| &state.version),
                     version.and_then(|version| version.from.span()),
                 ),
-                _ => (Some(&identity.id), of_identity.id.span()),
+                "identity.id" => (Some(&identity.id), of_identity.id.span()),
+                // Each member of a fingerprint is tried below.
+                _ => (None, None),
             };
             if expr.is_some_and(is_of_event) {
                 self.fails(span, &reject.to_string());
@@ -95,12 +97,17 @@ impl Compiler<'_> {
         if let Some(when) = &rule.when {
             self.try_out(when, raw.when.as_ref().and_then(Field::span), samples, true);
         }
-        let tried =
-            samples.iter().map(|event| event::key_parts(&rule.key, &scope(event)).map(drop));
-        if rule.key.iter().all(is_of_event)
-            && let Some(reject) = rejected(tried)
-        {
-            self.fails(raw.key.span(), &reject.to_string());
+        let is_owed = |event: &&Value| {
+            let when = rule.when.as_ref().filter(|when| is_of_event(when));
+            when.is_none_or(|when| when.is_true(&scope(event)).unwrap_or(true))
+        };
+        for part in rule.key.chunks(1).filter(|part| part.iter().all(is_of_event)) {
+            let owed = samples.iter().filter(is_owed);
+            if let Some(reject) =
+                rejected(owed.map(|event| event::key_parts(part, &scope(event)).map(drop)))
+            {
+                self.fails(raw.key.span(), &reject.to_string());
+            }
         }
         if let (EffectBody::Ledger(ledger), Some(entry)) = (&rule.body, &raw.entry) {
             let Some(entry) = entry.get() else { return };

@@ -1,5 +1,6 @@
--- Requests and results have a shorter life than keys, but a result lives as long as an open effect may read it, and one
--- that may have to be undone ($6) as long as its effect is remembered. Looks at what some events owe, from where the last
+-- Requests and results have a shorter life than keys, but a result lives as long as an open effect may read it, one
+-- that may have to be undone ($6) as long as its effect is remembered, and a request as long as its effect may be opened
+-- again: its letter, or that of what it comes after, is open. Looks at what some events owe, from where the last
 -- look ended ($4, $5).
 WITH looked AS MATERIALIZED (
     SELECT i.key, i.first_seen_at, i.effects
@@ -22,8 +23,10 @@ WITH looked AS MATERIALIZED (
     SET request = NULL, result = CASE WHEN e.name = ANY($6::text[]) THEN e.result END
     FROM old
     WHERE e.key = old.key
-      AND NOT EXISTS (SELECT FROM oncely.effect AS o
-                      WHERE o.settled_at IS NULL AND o.after_keys @> ARRAY[e.key])
+      AND e.key NOT IN (SELECT unnest(o.after_keys) FROM oncely.effect AS o
+                        WHERE o.settled_at IS NULL AND o.after_keys IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM oncely.parked AS p
+                      WHERE p.effect = ANY(e.key || e.after_keys) AND p.closed_at IS NULL)
     RETURNING e.key
 )
 SELECT looked.first_seen_at AS "seen_at!", looked.key AS "key!",
