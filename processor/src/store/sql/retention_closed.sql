@@ -1,6 +1,7 @@
 -- Looks at some events older than the retention, from where the last look ended ($4, $5), and removes those that are this
 -- connector's and of which nothing is open or can be opened again, with what hangs on them. An effect goes with the last
--- event that owes it. Entities stay. OFFSET 0 keeps the planner from walking through all open effects for each event.
+-- event that owes it. Entities stay. The planner expects few rows and would walk through all of them for each: OFFSET 0
+-- makes it look up each effect by its key, and IS TRUE each key in a hash table.
 WITH looked AS MATERIALIZED (
     SELECT i.key, i.first_seen_at, i.effects
     FROM oncely.inbox AS i
@@ -43,16 +44,18 @@ WITH looked AS MATERIALIZED (
 ), stays AS MATERIALIZED (
     SELECT old.key
     FROM old, unnest(old.effects) AS named (key)
-    WHERE named.key IN (SELECT needed.key FROM needed)
+    WHERE (named.key IN (SELECT needed.key FROM needed)) IS TRUE
 ), closed AS MATERIALIZED (
     SELECT old.key, old.effects
     FROM old
     WHERE old.key NOT IN (SELECT stays.key FROM stays)
 ), owed AS MATERIALIZED (
-    SELECT held.key, held.owners - count(*) AS left_over
-    FROM closed, unnest(closed.effects) AS named (key), held
-    WHERE held.key = named.key
-    GROUP BY held.key, held.owners
+    SELECT counted.key, sum(counted.owners) - sum(counted.times) AS left_over
+    FROM (SELECT held.key, held.owners, 0 AS times FROM held
+          UNION ALL
+          SELECT named.key, 0, 1 FROM closed, unnest(closed.effects) AS named (key)) AS counted
+    GROUP BY counted.key
+    HAVING sum(counted.times) > 0
 ), shared AS (
     UPDATE oncely.effect AS e SET owners = owed.left_over
     FROM owed WHERE e.key = owed.key AND owed.left_over > 0
