@@ -102,9 +102,7 @@ async fn e4_a_commit_that_no_standby_has_yet_is_no_claim() {
     // A standby that everybody waits for, and that is not there.
     world.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
     world.sql("SELECT pg_reload_conf()").await;
-    let reread = "SELECT count(*) FROM pg_settings
-                  WHERE name = 'synchronous_standby_names' AND setting = 'nobody'";
-    world.until_count("the setting to be reread", reread, 1).await;
+    world.until_commits_wait().await;
     world.pay_many(5, 8, 2).await;
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'
                  AND application_name LIKE 'oncely % writer %'";

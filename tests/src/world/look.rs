@@ -46,6 +46,21 @@ impl World {
         rows
     }
 
+    /// Waits until a commit waits for a standby: sessions read a changed setting before the server goes by it.
+    pub async fn until_commits_wait(&self) {
+        let mut wire = self.postgres().connect(&self.name).await.unwrap();
+        let commits = tokio::spawn(async move {
+            wire.run("CREATE TABLE public.commits ()").await.unwrap();
+            loop {
+                wire.run("INSERT INTO public.commits DEFAULT VALUES").await.unwrap();
+            }
+        });
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                     WHERE wait_event = 'SyncRep' AND query LIKE '%public.commits%'";
+        self.until_count("a commit to wait", waits, 1).await;
+        commits.abort();
+    }
+
     fn idle_wire(&self) -> Option<Wire> {
         self.wires().pop()
     }
