@@ -114,7 +114,8 @@ impl Compiler<'_> {
             } else if let Some((span, elapsed)) = elapsed
                 && elapsed.0.saturating_add(call) > window
             {
-                self.outlives(raw, span, *elapsed, window, within.unwrap_or(0));
+                let fits = within.unwrap_or(0).min(window.saturating_sub(call));
+                self.outlives(raw, span, *elapsed, window, fits);
             }
         }
         let (base_ms, cap_ms) = backoff.map_or(BACKOFF_MS, |b| (b.base.0, b.cap.0));
