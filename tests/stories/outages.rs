@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use oncely_rig::provider::{Fault, Rule};
 use oncely_rig::proxy::Mode;
 use oncely_tests::ledger::{Ending, Fate};
-use oncely_tests::wiring::{charge, hook, note, receipt};
+use oncely_tests::wiring::{charge, hook, note, receipt, settlement};
 use oncely_tests::world::{BOUND, Worker};
 use oncely_tests::{Event, Record, Wiring, World};
 
@@ -304,5 +305,32 @@ async fn e3_a_statement_that_everybody_waits_behind_is_named() {
     reader.run("COMMIT").await.unwrap();
     vacuum.await.unwrap().unwrap();
     world.settled().await;
+    world.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h8_a_provider_that_cannot_be_asked_is_not_taken_for_one_that_found_nothing() {
+    let wiring = Wiring::invoices("mumbling").effects([settlement()]);
+    let mut world = World::plan(wiring).lease_ms(900).start().await;
+    world.provider.fail(Rule::times(4, Fault::CloseAfter).to("/lookup/settlements"));
+    let silent = [
+        Fault::status(503),
+        Fault::status(404),
+        Fault::CloseBefore,
+        Fault::HalfBody,
+        Fault::GarbledBody,
+    ];
+    // For longer than it takes until "not found" would be believed: after twenty in a row it is asked by one
+    // at a time, seconds apart.
+    for fault in silent.iter().cycle().take(22).cloned() {
+        world.provider.fail(Rule::once(fault).to("/lookup/settlements").lookups());
+    }
+    world.run().await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    assert_eq!(world.effects_in("done").await, 4);
+    assert_eq!(world.provider.counts().received, 4);
+    let silent = "SELECT count(*) FROM oncely.attempt WHERE outcome = 'unanswered'";
+    assert_eq!(world.count(silent).await, 22);
     world.check_invariants().await;
 }

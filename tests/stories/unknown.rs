@@ -150,33 +150,6 @@ async fn w4_a_request_that_never_arrived_is_sent_again_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h8_a_provider_that_cannot_be_asked_is_not_taken_for_one_that_found_nothing() {
-    let wiring = Wiring::invoices("mumbling").effects([settlement()]);
-    let mut world = World::plan(wiring).lease_ms(LEASE_MS).start().await;
-    world.provider.fail(Rule::times(4, Fault::CloseAfter).to("/lookup/settlements"));
-    let silent = [
-        Fault::status(503),
-        Fault::status(404),
-        Fault::CloseBefore,
-        Fault::HalfBody,
-        Fault::GarbledBody,
-    ];
-    // For longer than it takes until "not found" would be believed: after twenty in a row it is asked by one
-    // at a time, seconds apart.
-    for fault in silent.iter().cycle().take(22).cloned() {
-        world.provider.fail(Rule::once(fault).to("/lookup/settlements").lookups());
-    }
-    world.run().await;
-    world.pay_many(1, 4, 2).await;
-    world.settled().await;
-    assert_eq!(world.effects_in("done").await, 4);
-    assert_eq!(world.provider.counts().received, 4);
-    let silent = "SELECT count(*) FROM oncely.attempt WHERE outcome = 'unanswered'";
-    assert_eq!(world.count(silent).await, 22);
-    world.check_invariants().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_surely_not_there_is_given_up_where_the_file_says_so() {
     let mut fails = settlement();
     fails.replace("applies_within: 1s", "applies_within: 1s, on_not_found: fail");

@@ -34,7 +34,12 @@ mod verdict;
 use std::sync::Mutex;
 
 use effect::{Class, Faults, Protocol, Rules};
+use mimalloc::MiMalloc;
 use stateright::{Checker, HasDiscoveries, Model};
+
+/// A third of the work is to make and drop states.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn check(
     class: Class,

@@ -2,8 +2,6 @@
 //! is that is long enough ago, in the numbers that workers and fences happen to have, and in which of the two
 //! processes is called the first.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::effect::{
     Call, Class, LEASE, NOW, Phase, Process, Protocol, Row, SETTLE, Status, WINDOW, World,
 };
@@ -70,12 +68,14 @@ fn from_now(class: Class, world: &mut World) {
 /// Workers and fences by the order in which they are met; rows of workers that nothing names are gone.
 fn renumber(world: &mut World) {
     let mut workers: Vec<u8> = world.processes.iter().map(|process| process.worker).collect();
-    let mut fences = BTreeSet::new();
+    let mut fences: Vec<u8> = Vec::new();
     let mut meet = |worker: u8, fence: u8| {
         if !workers.contains(&worker) {
             workers.push(worker);
         }
-        fences.insert(fence);
+        if !fences.contains(&fence) {
+            fences.push(fence);
+        }
     };
     if let Some(Row { status: Status::Claimed { worker, fence }, .. }) = world.row {
         meet(worker, fence);
@@ -89,27 +89,31 @@ fn renumber(world: &mut World) {
     world.wire.iter().for_each(|flight| meet(flight.worker, flight.fence));
 
     world.workers = workers.iter().map(|old| world.workers[usize::from(*old)]).collect();
-    let number = |index: usize| u8::try_from(index).unwrap();
-    let worker: BTreeMap<u8, u8> =
-        workers.iter().enumerate().map(|(index, old)| (*old, number(index))).collect();
-    let fence: BTreeMap<u8, u8> =
-        fences.iter().enumerate().map(|(index, old)| (*old, number(index))).collect();
-    world.fence = number(fence.len());
+    fences.sort_unstable();
+    world.fence = u8::try_from(fences.len()).unwrap();
+    let worker = |old: u8| place(&workers, old);
+    let fence = |old: u8| place(&fences, old);
     if let Some(Row { status: Status::Claimed { worker: of, fence: by }, .. }) = &mut world.row {
-        (*of, *by) = (worker[of], fence[by]);
+        (*of, *by) = (worker(*of), fence(*by));
     }
     let standby = world.standby.as_mut().and_then(|standby| standby.row.as_mut());
     if let Some(Row { status: Status::Claimed { worker: of, fence: by }, .. }) = standby {
-        (*of, *by) = (worker[of], fence[by]);
+        (*of, *by) = (worker(*of), fence(*by));
     }
     for process in &mut world.processes {
-        process.worker = worker[&process.worker];
+        process.worker = worker(process.worker);
         if let Some(call) = &mut process.call {
-            (call.worker, call.fence) = (worker[&call.worker], fence[&call.fence]);
+            (call.worker, call.fence) = (worker(call.worker), fence(call.fence));
         }
     }
     for flight in &mut world.wire {
-        (flight.worker, flight.fence) = (worker[&flight.worker], fence[&flight.fence]);
+        (flight.worker, flight.fence) = (worker(flight.worker), fence(flight.fence));
     }
     world.wire.sort_unstable();
+}
+
+/// The new number of an old one that was met.
+fn place(met: &[u8], old: u8) -> u8 {
+    let place = met.iter().position(|one| *one == old).expect("all were met");
+    u8::try_from(place).unwrap()
 }

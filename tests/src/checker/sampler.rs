@@ -19,6 +19,8 @@ use crate::wiring::Wiring;
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(150);
+/// How long the number of partitions is taken for what it was.
+const PARTITIONS: Duration = Duration::from_secs(1);
 /// So long after a failover what is wrong counts only if it lasts, for so long.
 const FORGETFUL: Duration = Duration::from_secs(20);
 const LASTS: Duration = Duration::from_secs(10);
@@ -37,6 +39,8 @@ struct Watch {
     brokers: String,
     group: String,
     topic: String,
+    /// Partitions of the topic, and when they were asked for.
+    partitions: Option<(Instant, Vec<i32>)>,
     /// Seconds that an open effect may hold an offset back.
     offset_wait_s: f64,
     database: (String, String),
@@ -80,6 +84,7 @@ impl Sampler {
             brokers: brokers.to_owned(),
             group: wiring.group.clone(),
             topic: wiring.topic.clone(),
+            partitions: None,
             offset_wait_s: seconds(wiring.offset_wait),
             database,
             wire: None,
@@ -123,10 +128,18 @@ impl Watch {
     /// One look; `None` while the database or the broker cannot be asked.
     async fn look(&mut self) -> Option<Vec<String>> {
         let (brokers, group, name) = (self.brokers.clone(), self.group.clone(), self.topic.clone());
+        let known = self.partitions.take().filter(|(asked, _)| asked.elapsed() < PARTITIONS);
         let asked = tokio::task::spawn_blocking(move || {
-            topic::committed_of(&topic::client(&brokers, &group), &name)
+            let client = topic::client(&brokers, &group);
+            let (at, partitions) = match known {
+                Some(known) => known,
+                None => (Instant::now(), topic::partitions_now(&client, &name)?),
+            };
+            let committed = topic::committed_at(&client, &name, &partitions)?;
+            Some((committed, (at, partitions)))
         });
-        let committed = asked.await.ok()??;
+        let (committed, partitions) = asked.await.ok()??;
+        self.partitions = Some(partitions);
         let wire = self.wire.take();
         let asked = tokio::time::timeout(Duration::from_secs(5), self.tables(wire)).await;
         let (wire, tables) = asked.ok()??;
@@ -234,28 +247,32 @@ impl Watch {
         };
         // A margin for the clock ticks between the program's own deadline and this look.
         let wait_s = (self.offset_wait_s - 1.0).max(0.0);
-        // One snapshot for all of it, and one message.
+        // One statement, so one snapshot for all of it, planned once.
         let asked = format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-             SELECT 'failover', coalesce(max(number), 0) FROM oncely.failover HAVING oncely.is_here();
-             SELECT 'position', partition, max(position) FROM oncely.progress
-             WHERE group_name = '{group}' AND topic = '{topic}' GROUP BY partition;
-             SELECT 'remembered', first_partition, first_offset FROM oncely.inbox;
-             SELECT 'parked', record_partition, record_offset FROM oncely.parked
-             WHERE effect IS NULL;
-             SELECT 'open', i.first_partition, i.first_offset FROM oncely.inbox i
+            "SELECT 'failover', coalesce(max(number), 0), NULL::bigint, NULL::uuid FROM oncely.failover
+             HAVING oncely.is_here()
+             UNION ALL
+             SELECT 'position', partition, max(position), NULL FROM oncely.progress
+             WHERE group_name = '{group}' AND topic = '{topic}' GROUP BY partition
+             UNION ALL
+             SELECT 'remembered', first_partition, first_offset, NULL FROM oncely.inbox
+             UNION ALL
+             SELECT 'parked', record_partition, record_offset, NULL FROM oncely.parked
+             WHERE effect IS NULL
+             UNION ALL
+             SELECT 'open', i.first_partition, i.first_offset, NULL FROM oncely.inbox i
              JOIN oncely.effect e ON e.key = ANY(i.effects)
              WHERE e.status IN ('waiting', 'claimed', 'unknown')
                AND i.first_seen_at > now() - interval '{wait_s} seconds'
                AND NOT EXISTS (SELECT FROM oncely.effect h
                                WHERE h.lane = e.lane AND h.status = 'held')
-               AND NOT EXISTS (SELECT FROM oncely.deferred d WHERE d.event = i.key);
-             SELECT 'version', key, version FROM oncely.entity;
-             COMMIT",
+               AND NOT EXISTS (SELECT FROM oncely.deferred d WHERE d.event = i.key)
+             UNION ALL
+             SELECT 'version', NULL, version, key FROM oncely.entity",
             group = self.group,
             topic = self.topic,
         );
-        let rows = wire.run(&asked).await.ok()?;
+        let rows = wire.run_prepared(&asked).await.ok()?;
         let of = |what: &str| -> Vec<&Row> {
             rows.iter().filter(|row| row[0].as_deref() == Some(what)).collect()
         };
@@ -273,7 +290,7 @@ impl Watch {
             open: places("open"),
             versions: of("version")
                 .into_iter()
-                .map(|row| (row[1].clone().unwrap(), number(row, 2)))
+                .map(|row| (row[3].clone().unwrap(), number(row, 2)))
                 .collect(),
         };
         Some((wire, tables))

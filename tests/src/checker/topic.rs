@@ -108,11 +108,25 @@ pub async fn committed(kafka: &Kafka, group: &str, topic: &str) -> BTreeMap<i32,
     asked.await.unwrap().expect("the broker tells the group's offsets")
 }
 
-pub(super) fn committed_of(client: &BaseConsumer, topic: &str) -> Option<BTreeMap<i32, i64>> {
+fn committed_of(client: &BaseConsumer, topic: &str) -> Option<BTreeMap<i32, i64>> {
+    committed_at(client, topic, &partitions_now(client, topic)?)
+}
+
+/// Partitions of a topic; `None` while the broker does not tell.
+pub(super) fn partitions_now(client: &BaseConsumer, topic: &str) -> Option<Vec<i32>> {
     let metadata = client.fetch_metadata(Some(topic), ANSWER).ok()?;
+    Some(metadata.topics().first()?.partitions().iter().map(|partition| partition.id()).collect())
+}
+
+/// Offsets that the client's group has committed for these partitions; `None` while the broker does not tell.
+pub(super) fn committed_at(
+    client: &BaseConsumer,
+    topic: &str,
+    partitions: &[i32],
+) -> Option<BTreeMap<i32, i64>> {
     let mut list = TopicPartitionList::new();
-    for partition in metadata.topics().first()?.partitions() {
-        list.add_partition(topic, partition.id());
+    for partition in partitions {
+        list.add_partition(topic, *partition);
     }
     let answered = client.committed_offsets(list, ANSWER).ok()?;
     let offsets = answered.elements().into_iter().filter_map(|element| match element.offset() {

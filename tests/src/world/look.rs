@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
+use oncely_rig::RigError;
 use oncely_rig::postgres::{Row, Wire};
 use tokio::time::Instant;
 
@@ -35,13 +36,14 @@ impl World {
         // A connection costs PostgreSQL a process and more time than the look. One that has broken
         // since its last look is replaced.
         if let Some(mut wire) = self.idle_wire()
-            && let Ok(rows) = wire.run(statement).await
+            && let Ok(rows) = run(&mut wire, statement).await
         {
             self.wires().push(wire);
             return rows;
         }
         let mut wire = self.postgres().connect(&self.name).await.unwrap();
-        let rows = wire.run(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        let rows = run(&mut wire, statement).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{statement}: {error}"));
         self.wires().push(wire);
         rows
     }
@@ -198,6 +200,14 @@ impl World {
             }
         }
         None
+    }
+}
+
+/// Looks are repeated until they find what is waited for.
+async fn run(wire: &mut Wire, statement: &str) -> Result<Vec<Row>, RigError> {
+    match statement.starts_with("SELECT") || statement.starts_with("WITH") {
+        true => wire.run_prepared(statement).await,
+        false => wire.run(statement).await,
     }
 }
 

@@ -20,6 +20,8 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Wire {
     stream: BufReader<TcpStream>,
+    /// Statements that are prepared here; the place of each is in its name.
+    prepared: Vec<String>,
 }
 
 impl Wire {
@@ -31,7 +33,7 @@ impl Wire {
         let stream = TcpStream::connect(address)
             .await
             .map_err(RigError::io(format!("connect to {address}")))?;
-        let mut wire = Self { stream: BufReader::new(stream) };
+        let mut wire = Self { stream: BufReader::new(stream), prepared: Vec::new() };
         let mut body = PROTOCOL_3_0.to_be_bytes().to_vec();
         for word in ["user", user, "database", database] {
             body.extend_from_slice(word.as_bytes());
@@ -52,6 +54,20 @@ impl Wire {
         body.push(0);
         self.send(Some(b'Q'), &body).await?;
         self.rows_until_ready(statement).await
+    }
+
+    /// Runs one statement that will be run again: it is read and planned the first time only.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub async fn run_prepared(&mut self, statement: &str) -> Result<Vec<Row>, RigError> {
+        let known = self.prepared.iter().position(|prepared| prepared == statement);
+        let number = known.unwrap_or(self.prepared.len());
+        if known.is_none() {
+            self.run(&format!("PREPARE again_{number} AS {statement}")).await?;
+            self.prepared.push(statement.to_owned());
+        }
+        self.run(&format!("EXECUTE again_{number}")).await
     }
 
     /// Runs a statement and gives the first column of its first row.
