@@ -307,6 +307,8 @@ CREATE TABLE oncely.parked (
     id                bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event             uuid,
     effect            uuid,
+    -- Under which key a second content of `event` runs, once a person has released it.
+    released          uuid,
     known_fingerprint uuid,
     fingerprint       uuid,
     record_offset     bigint      CHECK (record_offset >= 0),

@@ -274,6 +274,69 @@ async fn k17_a_conflict_waits_for_a_verdict_and_is_run_beside_what_is_known() {
     assert_eq!(world.provider.read_log().unwrap().repeated().len(), 0);
 }
 
+/// Released once, it stays what it is: whatever stops it then, and however often it is decided again, it is never taken
+/// for a copy of the content that is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k17_a_released_conflict_that_fails_is_run_once_the_file_is_mended() {
+    let mut lines = hook();
+    lines.replace("key: event.id", "key: 'event.data.amount == 999 ? event.nowhere : event.id'");
+    let wiring = Wiring::invoices("mended").effects([lines]);
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    let mut worker = world.run().await;
+    for (number, amount) in [(1, 999), (2, 888)] {
+        world.pay(&World::invoice(number), 0).await;
+        let other = Event::paid(&World::invoice(number), 1).amount(amount);
+        world.event(&other, 0, Fate::Parked("conflict")).await;
+    }
+    world.until_count("two in quarantine", OPEN, 2).await;
+    // One has no key, the other the same one as what is known.
+    world.overrides_many(&["quarantine", "release", "--all"], 2).await;
+    // Again by the same file, which changes nothing.
+    for times in 1..=2 {
+        let stay = format!(
+            "SELECT count(*) FROM oncely.parked WHERE closed_at IS NULL AND redrives = {times}
+             AND reason IN ('expression_failed', 'effect_conflict')"
+        );
+        world.until_count("both to be parked anew", &stay, 2).await;
+        if times == 1 {
+            world.overrides(&["dlq", "redrive", "--all"]).await;
+            world.overrides(&["quarantine", "release", "--all"]).await;
+        }
+    }
+    world.workers[worker].sigterm();
+    world.workers[worker].wait_exit(Duration::from_secs(30)).await;
+    let key = "key: 'event.data.amount == 999 ? event.nowhere : event.id'";
+    world.wiring.effects[0].replace(key, "key: [event.id, event.data.amount]");
+    world.write_wiring();
+    worker = world.run().await;
+    world.overrides(&["dlq", "redrive", "--all"]).await;
+    world.overrides(&["quarantine", "release", "--all"]).await;
+    let done = "SELECT count(*) FROM oncely.effect WHERE status = 'done'";
+    world.until_count("the second contents to be called", done, 4).await;
+    let applied = "SELECT count(*) FROM oncely.parked WHERE closed_as = 'applied'";
+    assert_eq!(world.count(applied).await, 2);
+    let sums = "SELECT sum((regexp_match(convert_from(request, 'UTF8'), 'cents..:(\\d+)'))[1]::int)
+        FROM oncely.effect";
+    assert_eq!(world.count(sums).await, 1_200 + 1_200 + 999 + 888);
+    // Copies of either content are copies.
+    for (number, amount) in [(1, 999), (2, 888), (1, 1_200)] {
+        let copy = Event::paid(&World::invoice(number), 1).amount(amount);
+        world.event(&copy, 0, Fate::Ignored).await;
+    }
+    world.settled().await;
+    assert_eq!(world.count(done).await, 4);
+    let id = Event::paid(&World::invoice(1), 1).id;
+    let told = world.oncely(&["explain", &id]).await;
+    let found = told.json["found"].as_array().unwrap();
+    assert_eq!(found.len(), 2, "what was released owes effects of its own: {}", told.json);
+    assert!(found[0]["released"].is_null() && found[1]["released"].is_i64(), "{}", told.json);
+    assert!(found[1]["timeline"].to_string().contains("hook"), "{}", told.json);
+    assert!(world.workers[worker].runs());
+    // The books know one content for an id, and a verdict let another one in beside it: no invariants.
+    world.stop_all().await;
+    assert_eq!(world.provider.read_log().unwrap().repeated().len(), 0);
+}
+
 /// Offsets begin again in a topic that is made anew, and after a log was cut off: what lies at an old place is another
 /// record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

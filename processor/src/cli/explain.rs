@@ -10,7 +10,7 @@ use super::known;
 use super::print::chain;
 use super::timeline::{Timeline, timeline};
 use crate::store::PgConnection;
-use crate::store::admin::events::{self, ConnectorRow};
+use crate::store::admin::events::{self, ConnectorRow, History};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Explain {
@@ -30,6 +30,8 @@ struct Found {
     connector: String,
     tenant: String,
     event: Key,
+    /// The number of the parked record, where it is a second content that a person has released.
+    released: Option<i64>,
     timeline: Timeline,
 }
 
@@ -90,12 +92,21 @@ impl Explain {
                 if history.is_empty() {
                     continue;
                 }
-                found.push(Found {
+                let life = |event, released, history: &History| Found {
                     connector: connector.name.clone(),
                     tenant: tenant.clone(),
                     event,
-                    timeline: timeline(&history),
-                });
+                    released,
+                    timeline: timeline(history),
+                };
+                found.push(life(event, None, &history));
+                // What was released beside it owes effects of its own.
+                for (number, event) in history.released() {
+                    let history = events::history(connection, tenant, event).await?;
+                    if !history.is_empty() {
+                        found.push(life(event, Some(number), &history));
+                    }
+                }
             }
         }
         Ok(())
@@ -141,7 +152,10 @@ impl Explain {
                 text.push('\n');
             }
             let id = super::effects::id(&found.tenant, &self.business_id);
-            text.push_str(&format!("{}: {}\n", found.connector, shown(&id)));
+            let second = found.released.map_or_else(String::new, |number| {
+                format!(" (another content, released: oncely quarantine show {number})")
+            });
+            text.push_str(&format!("{}: {}{second}\n", found.connector, shown(&id)));
             text.push_str(&found.timeline.text());
         }
         if let Some(why) = cut_off {
@@ -164,6 +178,7 @@ impl Explain {
                     "connector": found.connector,
                     "tenant": found.tenant,
                     "event": found.event.to_string(),
+                    "released": found.released,
                     "timeline": entries.collect::<Vec<_>>(),
                     "verdict": found.timeline.verdict,
                     "open": found.timeline.open,

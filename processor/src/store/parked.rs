@@ -19,8 +19,12 @@ pub struct Wanted {
     pub topic: String,
     /// Why it was parked.
     pub reason: String,
+    /// The event that it was parked as; of a second content the one that has the first.
+    pub event: Option<Key>,
     /// Its business id is known with another content.
     pub is_conflict: bool,
+    /// The key that it runs under beside that one, once a person has released it.
+    pub released: Option<Key>,
     /// A person has said that it is to be run.
     pub release: bool,
     /// The failover, by its number, that may have lost that it was decided again.
@@ -48,6 +52,8 @@ pub async fn wanted(
                 offset: row.record_offset,
             },
             topic: row.topic,
+            event: row.event.map(key),
+            released: row.released.map(key),
             is_conflict: row.reason == ParkReason::Conflict.as_str(),
             reason: row.reason,
             release: row.release,
@@ -96,6 +102,8 @@ pub struct Decided {
     pub reason: Option<String>,
     pub detail: Option<String>,
     pub event: Option<Key>,
+    /// See [`Wanted::released`].
+    pub released: Option<Key>,
     pub tenant: Option<String>,
     pub business_id: Option<String>,
     pub fingerprint: Option<Key>,
@@ -147,6 +155,7 @@ pub async fn decided(tx: &mut PgConnection, decided: &[Decided]) -> Result<()> {
     let reason: Vec<Option<&str>> = decided.iter().map(|one| one.reason.as_deref()).collect();
     let detail: Vec<Option<&str>> = decided.iter().map(|one| one.detail.as_deref()).collect();
     let event: Vec<_> = decided.iter().map(|one| one.event.map(uuid)).collect();
+    let released: Vec<_> = decided.iter().map(|one| one.released.map(uuid)).collect();
     let tenant: Vec<Option<&str>> = decided.iter().map(|one| one.tenant.as_deref()).collect();
     let business_id: Vec<Option<&str>> =
         decided.iter().map(|one| one.business_id.as_deref()).collect();
@@ -168,6 +177,7 @@ pub async fn decided(tx: &mut PgConnection, decided: &[Decided]) -> Result<()> {
         &known as &[Option<Uuid>],
         &holds as &[Option<Uuid>],
         &held as &[Option<i64>],
+        &released as &[Option<Uuid>],
     )
     .execute(tx)
     .await?;

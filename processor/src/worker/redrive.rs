@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncely_core::connector::OnParked;
 use oncely_core::decide::{Ending, EntityRow, Input, Known, Place, Plan};
+use oncely_core::event::Event;
 use oncely_core::failover::Doubt;
 use oncely_core::fingerprint::Fingerprint;
 use oncely_core::key::Key;
@@ -57,12 +58,15 @@ pub(super) struct Redriving {
 }
 
 /// One of them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) number: i64,
-    /// The event of which it is to be forgotten that it was parked. Not that of a conflict: what is known under
-    /// its id is another content.
+    /// The event that it is, where it is the one that its id names. A second content is not.
     pub(super) event: Option<Key>,
+    /// The key that a second content runs under, which a person has released.
+    pub(super) released: Option<Key>,
+    /// Under which it may be on record as parked, which is to be forgotten.
+    pub(super) parked_as: Option<Key>,
     /// A person has said that it is to be run.
     pub(super) release: bool,
     /// The failover, by its number, that may have lost that it was decided again.
@@ -148,17 +152,12 @@ impl Redriver {
             match prepare(&shared.connector, &shared.wanted, &record) {
                 Prepared::Ignored => ignored.push(Decided::closed(number, Ending::Ignored)),
                 Prepared::Wanted(mut what) => {
-                    let mut event = None;
-                    if let What::Event { event: found, .. } = &mut what {
-                        event = (!wanted.is_conflict).then_some(found.key);
-                        if release && wanted.is_conflict {
-                            // It has a place of its own in the memory, beside the first content.
-                            found.key = Key::released(found.key, found.fingerprint);
-                        }
+                    let failover = wanted.failover;
+                    let mut row = Row { number, release, failover, ..Row::default() };
+                    if let What::Event { event, .. } = &mut what {
+                        row.meant(&wanted, event);
                     }
-                    redriving
-                        .rows
-                        .insert(place, Row { number, event, release, failover: wanted.failover });
+                    redriving.rows.insert(place, row);
                     let doubt = Doubt::of(wanted.failover.is_some(), self.session.generation());
                     items.push(Item { record, place, what, doubt, _permit: Permit::none() });
                 }
@@ -222,6 +221,25 @@ fn record(wanted: &Wanted) -> Record {
     }
 }
 
+impl Row {
+    /// Says as what the record is decided. A second content that a person has released, now or before, has a place of
+    /// its own in the memory beside the first one: whatever became of it since, it is never taken for a copy of it. One
+    /// that the file gives another id by now is the event of that id.
+    fn meant(&mut self, wanted: &Wanted, event: &mut Event) {
+        let is_same_id = wanted.event == Some(event.key);
+        let is_second = is_same_id && (wanted.is_conflict || wanted.released.is_some());
+        if !is_second {
+            self.event = Some(event.key);
+            self.parked_as = Some(event.key);
+        } else if self.release || wanted.released.is_some() {
+            event.key = Key::released(event.key, event.fingerprint);
+            self.released = Some(event.key);
+            self.parked_as = wanted.released;
+            self.release = true;
+        }
+    }
+}
+
 impl Redriving {
     /// What a released record takes the place of: where the event that set its very version left the entity is
     /// replaced by where it found it. Gives the entities with the versions that they have.
@@ -267,7 +285,7 @@ impl Redriving {
 
     /// Events of which it is forgotten that they were parked.
     pub(super) fn events(&self, items: &[Item]) -> Vec<Key> {
-        items.iter().filter_map(|item| self.rows.get(&item.place)?.event).collect()
+        items.iter().filter_map(|item| self.rows.get(&item.place)?.parked_as).collect()
     }
 
     /// Events that are run although a version before them is missing.
@@ -331,6 +349,7 @@ impl Redriving {
                 },
                 (What::Event { event, .. }, None, _, Some(parked)) => Decided {
                     event: row.event,
+                    released: row.released,
                     tenant: Some(event.tenant.to_string()),
                     business_id: Some(event.id.to_string()),
                     fingerprint: Some(event.fingerprint.0),
@@ -346,6 +365,7 @@ impl Redriving {
                 // What could not be read at first has an id by now, under which people look for it.
                 (What::Event { event, .. }, None, decision, None) => Decided {
                     event: row.event,
+                    released: row.released,
                     tenant: Some(event.tenant.to_string()),
                     business_id: Some(event.id.to_string()),
                     fingerprint: Some(event.fingerprint.0),

@@ -180,6 +180,7 @@ fn a_life_that_needs_a_person() {
     let history = History {
         inbox: Some(InboxRow { repeats: None, ..inbox() }),
         parked: vec![ParkedEntry {
+            released: None,
             redrives: 0,
             suspect: true,
             closed: None,
@@ -228,6 +229,7 @@ fn what_a_person_decides_later_hides_nothing_of_what_came_before() {
         detail: "`event.amount` is text".to_owned(),
         origin: origin(3, 88_121),
         effect: None,
+        released: None,
         redrives: 2,
         suspect: false,
         closed,

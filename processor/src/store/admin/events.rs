@@ -92,6 +92,12 @@ impl History {
         self.inbox.is_none() && self.parked.is_empty()
     }
 
+    /// Other contents that came under its id and that a person has released: the number of each parked record, and
+    /// the key that it runs under.
+    pub fn released(&self) -> impl Iterator<Item = (i64, Key)> {
+        self.parked.iter().filter_map(|row| Some((row.id, row.released?)))
+    }
+
     /// How much is not over: effects, what was set aside, what waits for other events.
     pub fn open(&self) -> [usize; 3] {
         [
@@ -130,6 +136,8 @@ pub struct ParkedEntry {
     pub detail: String,
     pub origin: Option<Origin>,
     pub effect: Option<Key>,
+    /// The key that it runs under, where it is a second content that a person has released.
+    pub released: Option<Key>,
     pub redrives: i32,
     /// It may have been done already.
     pub suspect: bool,
@@ -207,6 +215,7 @@ async fn parked(connection: &mut PgConnection, event: Key) -> Result<Vec<ParkedE
             detail: row.detail,
             origin: Origin::of(row.topic, row.record_partition, row.record_offset),
             effect: row.effect.map(key),
+            released: row.released.map(key),
             redrives: row.redrives,
             suspect: row.suspect,
             closed: row.closed_at.zip(row.closed_as),

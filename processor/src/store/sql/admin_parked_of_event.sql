@@ -1,6 +1,6 @@
 -- What was parked under one business id.
 SELECT p.id, p.parked_at, p.kind, p.reason, p.detail, s.topic AS "topic?", p.record_partition,
-       p.record_offset, p.effect, p.redrives, p.failover IS NOT NULL OR coalesce(e.was_unknown, false) AS "suspect!", p.closed_at, p.closed_as,
+       p.record_offset, p.effect, p.released, p.redrives, p.failover IS NOT NULL OR coalesce(e.was_unknown, false) AS "suspect!", p.closed_at, p.closed_as,
        p.first_at, p.first_reason, p.first_detail
 FROM oncely.parked AS p
 LEFT JOIN oncely.source AS s ON s.id = p.source

@@ -12,6 +12,7 @@ SET redrive_at = NULL, release = false, redrives = p.redrives + 1,
     reason = coalesce(u.reason, p.reason),
     detail = coalesce(u.detail, p.detail),
     event = coalesce(u.event, p.event),
+    released = coalesce(u.released, p.released),
     tenant = coalesce(u.tenant, p.tenant),
     business_id = coalesce(u.business_id, p.business_id),
     fingerprint = coalesce(u.fingerprint, p.fingerprint),
@@ -20,8 +21,8 @@ SET redrive_at = NULL, release = false, redrives = p.redrives + 1,
     known_fingerprint = CASE WHEN u.kind IS NULL THEN p.known_fingerprint ELSE u.known_fingerprint END,
     letter = u.kind IS NOT DISTINCT FROM 'dead_letter' AND c.dead_letter IS NOT NULL
 FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[],
-            $9::uuid[], $10::uuid[], $11::uuid[], $12::bigint[])
+            $9::uuid[], $10::uuid[], $11::uuid[], $12::bigint[], $13::uuid[])
      AS u (id, outcome, kind, reason, detail, event, tenant, business_id, fingerprint, known_fingerprint, holds,
-           held_version),
+           held_version, released),
      oncely.connector AS c
 WHERE p.id = u.id AND c.id = p.connector
