@@ -17,6 +17,7 @@
 
 mod addresses;
 mod broken;
+mod changed;
 mod chaos;
 mod checking;
 mod compensation;

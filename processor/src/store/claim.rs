@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use oncely_core::effect::marks::Marks;
 use oncely_core::effect::next::History;
 use oncely_core::effect::request::Request;
 use oncely_core::effect::status::Status;
@@ -33,6 +34,8 @@ pub struct Claim {
     pub business_id: Box<str>,
     /// `None`: to be rendered from results now, and stored before it is sent.
     pub request: Option<Stored>,
+    /// How the stored request is sent.
+    pub marks: Option<Marks>,
     pub after: Vec<Key>,
     pub history: Recorded,
 }
@@ -64,6 +67,7 @@ pub(super) struct ClaimRow {
 
 impl From<ClaimRow> for Claim {
     fn from(row: ClaimRow) -> Self {
+        let marks = row.request.as_deref().and_then(Marks::found);
         Self {
             key: key(row.key),
             fence: row.fence,
@@ -73,13 +77,15 @@ impl From<ClaimRow> for Claim {
             tenant: row.tenant.into(),
             business_id: row.business_id.into(),
             request: row.request.as_deref().map(stored),
+            marks,
             after: keys(row.after_keys),
             history: Recorded::of(
                 (row.attempts, row.failures, row.lookups),
                 row.takeovers,
                 (row.was_unknown, row.asks, row.suspect),
                 (row.elapsed_ms, row.failing_ms, row.quiet_ms),
-            ),
+            )
+            .sent(marks.filter(|_| row.was_unknown)),
         }
     }
 }
@@ -104,9 +110,15 @@ pub struct Recorded {
     pub failing_ms: Option<u64>,
     /// Since the last attempt that may have been applied, by the same clock; `None`: none was.
     pub quiet_ms: Option<u64>,
+    /// See [`History::sent`].
+    pub sent: Option<Marks>,
 }
 
 impl Recorded {
+    fn sent(self, sent: Option<Marks>) -> Self {
+        Self { sent, ..self }
+    }
+
     /// From the columns; their constraints keep them at zero or more.
     pub(super) fn of(
         (attempts, failures, lookups): (i32, i32, i32),
@@ -125,6 +137,7 @@ impl Recorded {
             elapsed_ms: elapsed(elapsed_ms),
             failing_ms: failing_ms.map(elapsed),
             quiet_ms: quiet_ms.map(elapsed),
+            sent: None,
         }
     }
 
@@ -141,6 +154,7 @@ impl Recorded {
             asks: self.asks,
             takeovers: self.takeovers,
             suspect: self.suspect,
+            sent: self.sent,
         }
     }
 

@@ -154,6 +154,7 @@ async fn look_up(lane: &Arc<Lane>, held: &Held, lease: &Lease) -> How {
 #[cfg(test)]
 mod tests {
     use oncely_core::connector::{OnNotFound, OnUnknown};
+    use oncely_core::effect::marks::Marks;
     use oncely_core::effect::next::{Asking, Next, Policy, next_step};
     use oncely_core::effect::retry::Retry;
     use oncely_core::key::Key;
@@ -176,6 +177,7 @@ mod tests {
             tenant: "t".into(),
             business_id: "b".into(),
             request: Some(Err("no request".to_owned())),
+            marks: None,
             after: Vec::new(),
             history: Recorded::default(),
         };
@@ -196,7 +198,8 @@ mod tests {
         let asking = Some(Asking { settle_ms: 500, on_not_found: OnNotFound::Resend });
         let next = |on_unknown, asking| {
             let retry = Retry::new(5, 10, 1_000, 100_000).unwrap();
-            let policy = Policy { on_unknown, retry, key_window_ms: None, asking };
+            let marks = Marks::default();
+            let policy = Policy { on_unknown, retry, key_window_ms: None, asking, marks };
             let is_failure = attempt.outcome.class().is_failure();
             let history = held.claim.history.after_attempt(0, is_failure);
             next_step(&policy, &history, &attempt.outcome, 0)

@@ -39,7 +39,7 @@ impl Held {
 
     /// All that settling needs.
     pub(super) fn without_request(&self) -> Self {
-        let Claim { key, fence, event, lane, version, history, .. } = self.claim;
+        let Claim { key, fence, event, lane, version, marks, history, .. } = self.claim;
         let (tenant, business_id) = (self.claim.tenant.clone(), self.claim.business_id.clone());
         let (request, after) = (None, Vec::new());
         let claim = Claim {
@@ -51,6 +51,7 @@ impl Held {
             tenant,
             business_id,
             request,
+            marks,
             after,
             history,
         };

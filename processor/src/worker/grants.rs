@@ -65,6 +65,8 @@ impl<'a> Grants<'a> {
                 tenant: effect.tenant.clone(),
                 business_id: effect.business_id.clone(),
                 request: effect.request.as_deref().map(stored),
+                // By the file as it is.
+                marks: None,
                 after: effect.after.clone(),
                 history: Recorded::default(),
             };

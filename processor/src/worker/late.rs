@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use oncely_connectors::format;
 use oncely_core::connector::{Connector, EffectBody, LookupRule, RequestRule};
+use oncely_core::effect::marks::Marks;
 use oncely_core::effect::next::{Act, Policy, act};
+use oncely_core::effect::request::Request;
 use oncely_core::effect::status::Status;
 use oncely_core::expr::{Header, Meta, Scope, StateView};
 use oncely_core::key::Key;
@@ -64,7 +66,8 @@ pub(super) async fn render_missing(
                 });
                 match made {
                     Ok(request) => {
-                        rendered.push((held.claim.key, request.to_bytes()));
+                        held.claim.marks = marks(connector, held.rule);
+                        rendered.push((held.claim.key, on_record(&request, held.claim.marks)));
                         held.claim.request = Some(Ok(request));
                     }
                     Err(why) => held.unrenderable = Some(why),
@@ -89,6 +92,23 @@ pub(super) async fn render_missing(
         claim::store_requests(tx, &rendered).await?;
     }
     Ok(())
+}
+
+/// How requests of a rule are sent by the file as it is now.
+fn marks(connector: &Connector, rule: usize) -> Option<Marks> {
+    match connector.effects.get(rule).map(|rule| &rule.body) {
+        Some(EffectBody::Call(call)) => Some(Marks::of(call)),
+        Some(EffectBody::Publish(_) | EffectBody::Ledger(_)) | None => None,
+    }
+}
+
+/// A request as it is stored.
+pub(super) fn on_record(request: &Request, marks: Option<Marks>) -> Vec<u8> {
+    let bytes = request.to_bytes();
+    match marks {
+        Some(marks) => marks.put(bytes),
+        None => bytes,
+    }
 }
 
 /// What a claim lacks of what it is claimed for.

@@ -63,6 +63,7 @@ mod tests {
             tenant: "t".into(),
             business_id: "b".into(),
             request: None,
+            marks: None,
             after: Vec::new(),
             history: Recorded::default(),
         };

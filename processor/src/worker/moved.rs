@@ -1,21 +1,24 @@
-//! Requests that were stored before the connector file named another host.
+//! Requests that were stored before the connector file named another host, or another header for the key.
 //!
-//! Reads: claims, and where each effect's file sends to now. Gives: the same requests to there, stored with
+//! Reads: claims, and where and how each effect's file sends now. Gives: the same requests to there, stored with
 //! the claim; of the others, a note for a person. Never: sends elsewhere what may have been applied already,
 //! since another host knows nothing of it.
 
 use oncely_connectors::effect::performer::Moved;
+use oncely_core::effect::marks::Marks;
 use oncely_core::effect::next::{Act, act};
 use oncely_core::effect::request::Request;
 
 use super::Shared;
 use super::claims::Held;
 use super::lane::Lane;
+use super::late::on_record;
 use crate::store::claim::{self, Recorded};
 use crate::store::{PgConnection, StoreError};
 
 /// Turns the requests of claims to where the file sends them now, as far as nothing of their effects may have
-/// been applied, and stores them: every later attempt sends the same bytes again.
+/// been applied, and stores them: every later attempt sends the same bytes again. So is it noted under which header
+/// they carry their key from now on.
 ///
 /// # Errors
 /// When the database fails; then nothing was claimed.
@@ -27,14 +30,25 @@ pub(super) async fn readdress(
     let mut turned = Vec::new();
     for held in claims {
         let Some(lane) = shared.lane(held.rule) else { continue };
-        let Some(moved) = moved(lane, held) else { continue };
-        let Some(request) = there(&moved, &held.claim.history) else { continue };
         if act(&lane.policy, &held.claim.history.when_claimed()) != Act::Send {
             continue;
         }
-        lane.tell_moved(&moved);
-        turned.push((held.claim.key, request.to_bytes()));
-        held.claim.request = Some(Ok(request.clone()));
+        let was = held.claim.marks;
+        if !held.claim.history.was_unknown {
+            let key = lane.policy.marks.key;
+            held.claim.marks = was.map(|marks| Marks { key, ..marks });
+        }
+        if let Some(moved) = moved(lane, held)
+            && let Some(request) = there(&moved, &held.claim.history)
+        {
+            lane.tell_moved(&moved);
+            turned.push((held.claim.key, on_record(request, held.claim.marks)));
+            held.claim.request = Some(Ok(request.clone()));
+        } else if was != held.claim.marks
+            && let Some(Ok(request)) = &held.claim.request
+        {
+            turned.push((held.claim.key, on_record(request, held.claim.marks)));
+        }
     }
     if turned.is_empty() {
         return Ok(());

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use oncely_core::connector::{OnNotFound, OnUnknown};
+use oncely_core::effect::marks::Marks;
 use oncely_core::effect::next::{Asking, Policy};
 use oncely_core::effect::retry::Retry;
 
@@ -146,6 +147,7 @@ impl Protocol {
                 settle_ms: u64::from(settle) * TICK_MS,
                 on_not_found: OnNotFound::Resend,
             }),
+            marks: Marks::default(),
         }
     }
 }

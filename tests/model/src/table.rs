@@ -328,6 +328,7 @@ fn known(row: &Row, now: u8) -> Known {
 
 pub(crate) fn history(known: &Known) -> History {
     History {
+        sent: None,
         attempts: known.attempts.into(),
         failures: 0,
         lookups: 0,

@@ -9,6 +9,7 @@ use super::known::{EffectRow, Known};
 use super::line::ledger_line;
 use super::plan::{EffectNew, LedgerNew, Moved, ParkReason};
 use crate::connector::{Connector, EffectBody, EffectRule, OnStale, RequestRule};
+use crate::effect::marks::Marks;
 use crate::effect::order::{Turn, turn};
 use crate::effect::status::Status;
 use crate::event::Event;
@@ -310,7 +311,11 @@ pub(super) fn request(
     })?;
     let bytes = request.to_bytes();
     let hash = Hasher::new("request").bytes(&bytes).finish();
-    Ok((Some(bytes), hash))
+    let stored = match &rule.body {
+        EffectBody::Call(call) => Marks::of(call).put(bytes),
+        EffectBody::Publish(_) | EffectBody::Ledger(_) => bytes,
+    };
+    Ok((Some(stored), hash))
 }
 
 pub(super) fn effect(

@@ -2,6 +2,7 @@
 
 pub mod circuit;
 pub mod lookup;
+pub mod marks;
 pub mod next;
 pub mod order;
 pub mod outcome;

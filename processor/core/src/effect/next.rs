@@ -6,6 +6,7 @@
 //! it unknown.
 
 use super::lookup::Finding;
+use super::marks::Marks;
 use super::outcome::Outcome;
 use super::retry::Retry;
 use crate::connector::{CallRule, OnNotFound, OnUnknown};
@@ -29,6 +30,8 @@ pub struct Policy {
     pub key_window_ms: Option<u64>,
     /// `None`: the provider cannot be asked.
     pub asking: Option<Asking>,
+    /// How requests are sent and asked for now.
+    pub marks: Marks,
 }
 
 /// How a provider is believed.
@@ -53,6 +56,7 @@ impl Policy {
             retry: rule.retry,
             key_window_ms: rule.profile.key_window_ms.map(|ms| ms.saturating_sub(under_way)),
             asking,
+            marks: Marks::of(rule),
         }
     }
 }
@@ -80,6 +84,24 @@ pub struct History {
     pub takeovers: u16,
     /// A failover of the database may have lost what became of it.
     pub suspect: bool,
+    /// How it was sent, where an attempt may have been applied. `None`: as it would be now.
+    pub sent: Option<Marks>,
+}
+
+impl History {
+    fn was_sent_by(&self, mark: fn(Marks) -> Option<u64>, policy: &Policy) -> bool {
+        self.sent.is_none_or(|sent| mark(sent) == mark(policy.marks))
+    }
+
+    /// What was sent carried the key as it is sent now.
+    fn has_key(&self, policy: &Policy) -> bool {
+        self.was_sent_by(|marks| marks.key, policy)
+    }
+
+    /// What was sent carried what is asked by now.
+    fn can_be_found(&self, policy: &Policy) -> bool {
+        self.was_sent_by(|marks| marks.lookup, policy)
+    }
 }
 
 /// What a claimed effect is claimed for.
@@ -129,6 +151,7 @@ pub enum Why {
     TakenOverTooOften,
     NobodySaid,
     Unaskable,
+    SentOtherwise,
     LostInFailover,
 }
 
@@ -148,6 +171,10 @@ impl Why {
             Self::Unaskable => {
                 "the provider may have applied it, and the look-up cannot be made any more"
             }
+            Self::SentOtherwise => {
+                "the provider may have applied it, and it was sent before the connector file had the key \
+                 or the look-up that it has now, by which the provider cannot know it"
+            }
             Self::LostInFailover => {
                 "a failover of the database may have lost that it was sent, and the provider cannot be asked"
             }
@@ -164,6 +191,7 @@ pub fn act(policy: &Policy, history: &History) -> Act {
     let ask = |why| if policy.asking.is_some() { Act::LookUp } else { Act::Hold(why) };
     match policy.on_unknown {
         OnUnknown::RetrySameKey if history.asks => ask(Why::UnknownOutcome),
+        OnUnknown::RetrySameKey if !history.has_key(policy) => ask(Why::SentOtherwise),
         OnUnknown::RetrySameKey if in_window(policy, history, 0) => Act::Send,
         OnUnknown::RetrySameKey => ask(Why::KeyWindowPassed),
         OnUnknown::Reconcile => ask(Why::UnknownOutcome),
@@ -206,6 +234,9 @@ pub fn after_lookup(policy: &Policy, history: &History, finding: &Finding, draw:
     let backoff_ms = policy.retry.backoff_ms(history.lookups, draw);
     match finding {
         Finding::Found(result) => Next::Done { result: result.clone() },
+        Finding::NotFound if !history.can_be_found(policy) => {
+            Next::Held { why: Why::SentOtherwise }
+        }
         Finding::NotFound if history.quiet_ms < asking.settle_ms => {
             let left_ms = asking.settle_ms.saturating_sub(history.quiet_ms);
             Next::Asking { due_in_ms: backoff_ms.min(left_ms) }

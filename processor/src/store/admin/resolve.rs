@@ -103,8 +103,8 @@ pub async fn resolve(
         return Ok(Resolved::Refused { status, why });
     }
     if *resolution == Resolution::LookUp && !row.asked {
-        let why = "its connector file has no `lookup` for it, so nobody can be asked; add one and run the file, or \
-                   resolve it as done, retry, rejected or skipped";
+        let why = "its connector file has no `lookup` for it, so nobody can be asked: look at the provider, and resolve \
+                   it as done, retry, rejected or skipped";
         return Ok(Resolved::Refused { status, why });
     }
     if change.dry_run {

@@ -10,9 +10,11 @@ fn policy(on_unknown: OnUnknown) -> Policy {
         retry: Retry::new(5, 10, 1_000, 100_000).unwrap(),
         key_window_ms: Some(50_000),
         asking: None,
+        marks: NOW,
     }
 }
 
+const NOW: Marks = Marks { key: Some(1), lookup: Some(2) };
 const SETTLE_MS: u64 = 5_000;
 
 fn asking(on_unknown: OnUnknown, on_not_found: OnNotFound) -> Policy {
@@ -348,4 +350,45 @@ proptest! {
         let next = after_death(&policy(rule), &history, draw);
         prop_assert!(!matches!(next, Next::Done { .. }), "{:?}", next);
     }
+}
+
+/// What was sent before the file had the key or the look-up that it has now.
+#[test]
+fn w5_a_new_key_and_a_new_look_up_know_nothing_of_what_was_sent_before_them() {
+    let unknown = |sent| History { attempts: 1, was_unknown: true, sent, ..blank() };
+    let sent = [
+        None,
+        Some(NOW),
+        Some(Marks { key: None, ..NOW }),
+        Some(Marks { key: Some(7), ..NOW }),
+        Some(Marks { lookup: None, ..NOW }),
+        Some(Marks { lookup: Some(7), ..NOW }),
+    ];
+    let other_key = |sent: Option<Marks>| sent.is_some_and(|sent| sent.key != NOW.key);
+    let other_look_up = |sent: Option<Marks>| sent.is_some_and(|sent| sent.lookup != NOW.lookup);
+    for sent in sent {
+        let history = unknown(sent);
+        let by_key = act(&policy(OnUnknown::RetrySameKey), &history);
+        let held = Act::Hold(Why::SentOtherwise);
+        assert_eq!(by_key, if other_key(sent) { held } else { Act::Send }, "{sent:?}");
+        // One that can be asked is asked.
+        let both = asking(OnUnknown::RetrySameKey, OnNotFound::Resend);
+        let wanted = if other_key(sent) { Act::LookUp } else { Act::Send };
+        assert_eq!(act(&both, &history), wanted, "{sent:?}");
+        let asks = asking(OnUnknown::Reconcile, OnNotFound::Resend);
+        assert_eq!(act(&asks, &history), Act::LookUp, "{sent:?}");
+        let quiet = History { quiet_ms: SETTLE_MS, ..history };
+        for on_not_found in [OnNotFound::Resend, OnNotFound::Fail] {
+            let asks = asking(OnUnknown::Reconcile, on_not_found);
+            let next = after_lookup(&asks, &quiet, &Finding::NotFound, 0);
+            let is_held = next == Next::Held { why: Why::SentOtherwise };
+            assert_eq!(is_held, other_look_up(sent), "{sent:?}: {next:?}");
+        }
+        // What is found is there, however it was asked for.
+        let found = after_lookup(&asks, &quiet, &Finding::Found(Value::Null), 0);
+        assert_eq!(found, Next::Done { result: Value::Null });
+    }
+    // Where nothing may have been applied, nothing has to be known again.
+    let fresh = History { was_unknown: false, ..unknown(Some(Marks::default())) };
+    assert_eq!(act(&policy(OnUnknown::RetrySameKey), &fresh), Act::Send);
 }
