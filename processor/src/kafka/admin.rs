@@ -205,6 +205,9 @@ impl Admin {
     pub async fn topic_ids(&self, names: &[String]) -> Result<HashMap<String, Uuid>, KafkaError> {
         let names = names.to_vec();
         self.ask("topic ids", move |inner| {
+            if let Some(name) = names.first() {
+                inner.must_answer(name)?;
+            }
             let ids = inner.topic_ids(&names)?.unwrap_or_default();
             Ok(ids.into_iter().filter_map(|(name, id)| Some((name, id?))).collect())
         })
@@ -393,6 +396,13 @@ impl Inner {
 
     fn is_mock_broker(&self) -> Result<bool, KafkaError> {
         Ok(self.cluster_id()?.starts_with(MOCK_CLUSTER_PREFIX))
+    }
+
+    /// While no broker can be reached, an administrator's request keeps two threads of the client busy until its
+    /// limit; one for metadata waits.
+    fn must_answer(&self, topic: &str) -> Result<(), KafkaError> {
+        let asked = self.admin.inner().fetch_metadata(Some(topic), self.limit);
+        asked.map(drop).map_err(|source| KafkaError::Unavailable { asked: "topics", source })
     }
 
     /// `None`: the brokers keep no ids. Topics that are not there are left out.
