@@ -44,6 +44,8 @@ async fn k8_the_only_broker_is_away_at_the_start_and_later() {
     world.wait_ready(worker).await;
     world.settled().await;
     world.own_kafka().kill(1).await.unwrap();
+    let busy = world.workers[worker].busy_in(Duration::from_secs(5)).await;
+    assert!(busy < Duration::from_secs(2), "whoever waits rests: {busy:?} of five seconds");
     world.own_kafka().start_again(1).await.unwrap();
     world.pay_many(7, 6, 2).await;
     world.settled().await;

@@ -10,6 +10,7 @@ mod cel;
 mod path;
 mod scope;
 pub mod spelling;
+mod steps;
 mod view;
 
 use std::borrow::Cow;
@@ -109,6 +110,8 @@ pub enum EvalError {
     Absent { path: Box<str> },
     #[error("{message}")]
     Failed { message: Box<str> },
+    #[error("its loops would walk more than {} elements of this event", steps::STEPS_MAX)]
+    TooManySteps,
     #[error("gives {kind}, not true or false")]
     NotBool { kind: Kind },
     #[error("gives a number that is none (infinite, or beyond 64 bits)")]

@@ -60,6 +60,21 @@ impl Worker {
         self.child.wait(bound).await.unwrap().code()
     }
 
+    /// Processor time that it takes in so long, all its threads together.
+    pub async fn busy_in(&self, time: Duration) -> Duration {
+        // In hundredths of a second, behind the name in parentheses.
+        let taken = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+            let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+            let ticks: u64 =
+                fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+            Duration::from_millis(ticks * 10)
+        };
+        let before = taken();
+        tokio::time::sleep(time).await;
+        taken() - before
+    }
+
     /// All that it logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.child.log()).unwrap_or_default()

@@ -14,6 +14,7 @@ use cel::{Context, Env};
 use super::path::{Path, Root, Step};
 use super::scope::Scope;
 use super::spelling::nearest;
+use super::steps;
 use super::view::{ENTERED, Roots, answer};
 use super::{EvalError, ExprError};
 use crate::value::Value;
@@ -84,7 +85,11 @@ impl Program {
         let roots = Roots { scope, whole: self.whole };
         let mut context = context().new_inner_scope();
         context.set_variable_resolver(&roots);
+        steps::begin();
         let found: Result<CowVal<'_, '_>, _> = cel::Value::resolve_val(&self.tree, &context);
+        if steps::is_spent() {
+            return Err(EvalError::TooManySteps);
+        }
         found.map_err(|error| EvalError::from_cel(&error)).and_then(|val| answer(val.as_ref()))
     }
 }
@@ -101,6 +106,7 @@ fn env() -> &'static Arc<Env> {
         let mut env = Env::stdlib();
         // Fails only for a name that is taken twice, which the tests would show.
         let _declared = env.add_extension(cel::extensions::strings).is_ok();
+        steps::declare(&mut env);
         Arc::new(env)
     })
 }
@@ -217,6 +223,7 @@ impl Walk<'_> {
         let at = self.at(node.id);
         let Node::Comprehension(each) = &mut node.expr else { return Ok(()) };
         self.visit(&mut each.iter_range)?;
+        steps::count_walk(&mut each.iter_range);
         self.loops = self.loops.saturating_add(1);
         if self.loops > LOOPS_MAX {
             return Err(ExprError::TooManyLoops { at, max: LOOPS_MAX });
@@ -264,7 +271,11 @@ impl Walk<'_> {
         if let Some(target) = &mut call.target {
             self.visit(target)?;
         }
-        call.args.iter_mut().try_for_each(|argument| self.visit(argument))
+        call.args.iter_mut().try_for_each(|argument| self.visit(argument))?;
+        if self.loops > 0 {
+            count(call, operator);
+        }
+        Ok(())
     }
 
     fn read(&mut self, id: u64, root: &str, steps: Vec<Step>) -> Result<(), ExprError> {
@@ -281,6 +292,16 @@ impl Walk<'_> {
     fn at(&self, id: u64) -> usize {
         let start = self.source.offset_for(id).map_or(0, |(start, _)| start);
         usize::try_from(start).unwrap_or(0)
+    }
+}
+
+/// Inside of a loop a search counts what it looks through, and a function what it reads.
+fn count(call: &mut cel::common::ast::CallExpr, operator: bool) {
+    if call.func_name == cel::common::ast::operators::IN {
+        call.args.get_mut(1).into_iter().for_each(steps::count_walk);
+    } else if !operator {
+        call.target.as_deref_mut().into_iter().for_each(steps::count_read);
+        call.args.iter_mut().for_each(steps::count_read);
     }
 }
 

@@ -257,6 +257,40 @@ fn the_deepest_accepted_tree_evaluates_on_a_small_stack() {
     assert_eq!(thread.join().unwrap(), Ok(Value::Int(sum)));
 }
 
+/// What a loop may walk does not hang on what an event brings. Without the bound each of these takes minutes, or hours.
+#[test]
+fn loops_over_long_lists_end() {
+    let numbers = |count: i64| Value::List((0..count).map(Value::Int).collect());
+    let of = |count: i64| {
+        let text = "x".repeat(usize::try_from(count).unwrap());
+        Value::object([("a", numbers(count)), ("b", numbers(count)), ("t", Value::text(text))])
+    };
+    let eval = |text: &str, event: &Value| {
+        let expr = Expr::compile(text).unwrap();
+        expr.eval(&Scope { event: Some(event), ..Scope::default() })
+    };
+    let (short, long) = (of(500), of(50_000));
+    for (text, found) in [
+        ("event.a.all(a, event.b.exists(b, a == b))", Value::Bool(true)),
+        ("event.a.all(a, a in event.b)", Value::Bool(true)),
+        ("event.a.filter(a, event.b.exists(b, a == b)).size()", Value::Int(500)),
+        ("event.a.map(a, event.b.map(b, b).size()).size()", Value::Int(500)),
+        ("event.a.all(a, event.t.contains('x'))", Value::Bool(true)),
+        ("event.a.all(a, event.t.matches('x+'))", Value::Bool(true)),
+        // An error of one side is gone over where the other one decides.
+        ("event.a.all(a, event.b.exists(b, a == b)) || true", Value::Bool(true)),
+        ("event.a.exists(c, event.a.all(a, a in event.b) || true)", Value::Bool(true)),
+    ] {
+        let nested = text.contains("exists(c");
+        let short = if nested { of(50) } else { short.clone() };
+        assert_eq!(eval(text, &short), Ok(found), "{text}");
+        assert_eq!(eval(text, &long), Err(EvalError::TooManySteps), "{text}");
+        assert_eq!(eval("event.a.size()", &long), Ok(Value::Int(50_000)), "the next one is free");
+    }
+    // One loop over all that a record may hold is none too many.
+    assert_eq!(eval("event.a.all(a, a >= 0)", &of(500_000)), Ok(Value::Bool(true)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 

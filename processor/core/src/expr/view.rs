@@ -19,6 +19,7 @@ use cel::context::VariableResolver;
 use super::EvalError;
 use super::path::Root;
 use super::scope::Scope;
+use super::steps;
 use crate::value::{Decimal, Object, Value};
 
 type Boxed<'v> = Box<dyn Val + 'v>;
@@ -82,9 +83,14 @@ fn viewed(value: &Value) -> Boxed<'_> {
         Value::Int(number) => Box::new(CelInt::from(*number)),
         Value::Decimal(number) => decimal(number),
         Value::Text(text) => Box::new(CelString::from(&**text)),
-        Value::List(items) => Box::new(CelList::from(items.iter().map(viewed).collect::<Vec<_>>())),
+        Value::List(items) => Box::new(CelList::from(made(items, viewed))),
         Value::Object(members) => Box::new(View { members, keys: OnceLock::new() }),
     }
+}
+
+/// A list is made each time that it is read, in a loop for each of its steps; none once these are spent.
+fn made<'i, 'v>(items: &'i [Value], make: impl Fn(&'i Value) -> Boxed<'v>) -> Vec<Boxed<'v>> {
+    if steps::spend(items.len()) { items.iter().map(make).collect() } else { Vec::new() }
 }
 
 fn copied(value: &Value) -> Boxed<'static> {
@@ -94,7 +100,7 @@ fn copied(value: &Value) -> Boxed<'static> {
         Value::Int(number) => Box::new(CelInt::from(*number)),
         Value::Decimal(number) => decimal(number),
         Value::Text(text) => Box::new(CelString::from(text.to_string())),
-        Value::List(items) => Box::new(CelList::from(items.iter().map(copied).collect::<Vec<_>>())),
+        Value::List(items) => Box::new(CelList::from(made(items, copied))),
         Value::Object(members) => {
             let pair = |(name, value): (&Arc<str>, &Value)| {
                 (CelMapKey::from(name.to_string()), copied(value))
