@@ -1,7 +1,7 @@
 //! A connector file that changes while something is under way that may have been applied.
 
 use oncely_rig::provider::{Fault, Rule};
-use oncely_tests::wiring::{note, settlement};
+use oncely_tests::wiring::{charge, note, settlement, usage};
 use oncely_tests::world::BOUND;
 use oncely_tests::{Wiring, World};
 
@@ -91,5 +91,35 @@ async fn w5_a_look_up_that_comes_with_a_new_file_finds_nothing_that_was_sent_bef
     assert_eq!(world.provider.counts().applied, 6, "each took effect once");
     resolve(&world, "settle", 4).await;
     world.settled().await;
+    world.check_invariants().await;
+}
+
+/// A key that is made otherwise than it was tells nothing of what was done under the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r27_what_is_on_record_under_another_key_is_not_missing() {
+    let wiring = Wiring::invoices("rekeyed").effects([charge(), usage()]);
+    let mut world = World::plan(wiring).start().await;
+    world.run().await;
+    world.pay_many(1, 3, 2).await;
+    world.settled().await;
+    world.stop_all().await;
+    let files = [
+        // One of the two is made otherwise, then the other one.
+        (0, "key: event.data.invoice", "key: [event.data.invoice, event.type]", "charge"),
+        (1, "key: event.id", "key: [event.id, event.type]", "usage"),
+    ];
+    for (effect, key, other, id) in files {
+        world.wiring.effects[effect].replace(key, other);
+        world.write_wiring();
+        let name = world.wiring.name.clone();
+        let missing = ["replay", &name, "--all", "--effects", "missing", "--reason", "x", "--yes"];
+        let said = world.oncely(&missing).await;
+        assert_eq!(said.json["outcomes"]["refused"], 3, "{said:?}");
+        assert!(said.json.to_string().contains(&format!("effects.{id}: it is on record")));
+        world.wiring.effects[effect].replace(other, key);
+    }
+    world.write_wiring();
+    world.run().await;
+    assert_eq!(world.provider.counts().applied, 3);
     world.check_invariants().await;
 }

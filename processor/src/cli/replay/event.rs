@@ -226,6 +226,15 @@ async fn again(
     let suspect = owed.effects.values().filter(|effect| effect.suspect).count();
     let effects: Vec<(Key, String)> =
         effects.filter_map(|(key, index)| Some((key, rule(index)?))).collect();
+    if *rules.mode == Mode::Missing
+        && let Some(id) = on_record(tx, event, &effects, &owes, &owed).await?
+    {
+        let why = format!(
+            "effects.{id}: it is on record under another key, so `key` makes others than it did: what was done would \
+             be done again; give it back the `key` that it had, or another `id` where it shall be done once more"
+        );
+        return Ok(Played::because(Came::Refused, why));
+    }
     let stored = write_headers(&record.headers);
     let kept = Kept {
         timestamp_ms: record.timestamp_ms,
@@ -247,6 +256,20 @@ async fn again(
     ]);
     replay::note(tx, event.key, action, change, &detail).await?;
     Ok(Played { came: Came::Added, effects, suspect, why: None })
+}
+
+/// An effect or line that is to be added, and is on record under another key.
+async fn on_record(
+    tx: &mut PgConnection,
+    event: &Selected,
+    effects: &[(Key, String)],
+    owes: &[Key],
+    owed: &OwedAgain,
+) -> Result<Option<String>, StoreError> {
+    let named = replay::named(tx, event, owes, !owed.ledger.is_empty()).await?;
+    let new = effects.iter().filter(|(key, _)| !owes.contains(key));
+    let mut ids = new.map(|(_, id)| id).filter(|id| named.contains(*id));
+    Ok(ids.next().cloned())
 }
 
 /// A new generation of effects whose first one has come to its end.

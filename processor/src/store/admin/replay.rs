@@ -3,7 +3,7 @@
 //! An event is replayed with its lane locked as the batch locks it, so it meets the original in flight where
 //! everything else does. What is added is due like everything else, and claimed by whoever runs the connector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use oncely_core::connector::Connector;
@@ -124,6 +124,24 @@ pub async fn lock(
     known.ledger = batch::load_ledger(tx, asked).await?;
     known.forgetful = batch::older_entities(tx, &[lane], dedupe_ms).await?;
     Ok(Some((keys(row.effects), known)))
+}
+
+/// Names of the effects that these keys are of, and with `lines` of the event's ledger lines.
+pub async fn named(
+    tx: &mut PgConnection,
+    event: &Selected,
+    owes: &[Key],
+    lines: bool,
+) -> Result<BTreeSet<String>> {
+    let (owes, event_key) = (uuids(owes), uuid(event.key));
+    let rows = query_file_scalar!(
+        "src/store/sql/admin_replay_named.sql",
+        &owes,
+        event.tenant,
+        event_key,
+        lines
+    );
+    Ok(rows.fetch_all(tx).await?.into_iter().collect())
 }
 
 /// Whether effects of this event may have been added, and the database may have lost it.
