@@ -221,7 +221,7 @@ metrics! {
     ),
     EffectCircuitOpen => gauge(
         "oncely_effect_circuit_open", &["connector", "effect"],
-        "1 while this process tries one call at a time, since the provider does not answer or refuses us.",
+        "1 while effects wait and this process tries one call at a time, since the provider does not answer or refuses us.",
     ),
     EffectDuplicatesPrevented => counter(
         "oncely_effect_duplicates_prevented_total", &["connector"],
