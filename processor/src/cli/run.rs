@@ -136,7 +136,9 @@ impl Run {
             http = %settings.http_listen,
             "starting"
         );
-        let database = settings.database.place().to_owned();
+        let up = metrics.database_up();
+        let outage = Outage::of(Dependency::Database, settings.database.place(), up);
+        health.database(outage.clone());
         let process = Process {
             connectors: compiled.into_iter().map(|one| Arc::new(one.connector)).collect(),
             secrets: Arc::new(Secrets::new(&context.environment)),
@@ -144,9 +146,10 @@ impl Run {
             settings,
             metrics,
             health: health.clone(),
+            outage: outage.clone(),
             stop: stopped.clone(),
         };
-        let ended = match self.schema(context, &database, &health, stopped).await? {
+        let ended = match self.schema(context, &outage, &health, stopped).await? {
             Schema::Current => process.run().await,
             Schema::ToldToStop => Ok(()),
         };
@@ -184,11 +187,10 @@ impl Run {
     async fn schema(
         &self,
         context: &Context,
-        database: &str,
+        outage: &Outage,
         health: &Health,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<Schema, CliError> {
-        let outage = Outage::of(Dependency::Database, database);
         let mut said: Option<(usize, Moment)> = None;
         loop {
             match self.missing(context).await {

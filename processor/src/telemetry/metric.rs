@@ -331,6 +331,14 @@ metrics! {
         "oncely_task_panics_total", &["task"],
         "Panics that were caught.",
     ),
+    DatabaseUp => gauge(
+        "oncely_database_up", &[],
+        "1 as long as every part of this process that asks the database reaches it.",
+    ),
+    KafkaUp => gauge(
+        "oncely_kafka_up", &["connector"],
+        "1 as long as every part of this process that asks the brokers for a connector reaches them.",
+    ),
     ConnectorInfo => gauge(
         "oncely_connector_info", &["connector", "owner", "group"],
         "Connectors that this process runs; always 1.",
