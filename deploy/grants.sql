@@ -7,3 +7,5 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA oncely TO processor;
 ALTER DEFAULT PRIVILEGES IN SCHEMA oncely GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO processor;
 ALTER DEFAULT PRIVILEGES IN SCHEMA oncely GRANT USAGE ON SEQUENCES TO processor;
 ALTER DEFAULT PRIVILEGES IN SCHEMA oncely GRANT EXECUTE ON FUNCTIONS TO processor;
+-- Optional: the log names the statement of another role's session that keeps Oncely from a table or a row.
+-- GRANT pg_read_all_stats TO processor;
