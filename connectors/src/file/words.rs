@@ -94,6 +94,33 @@ impl fmt::Display for Millis {
     }
 }
 
+impl Millis {
+    /// For reading, in as many units as it takes: `20h 15s`.
+    pub(crate) fn in_full(self) -> String {
+        let mut rest = self.0;
+        let mut said = Vec::new();
+        for (name, size) in UNITS.iter().rev() {
+            // Days read worse than hours below a few of them.
+            let count = rest.checked_div(*size).unwrap_or(0);
+            if count > 0 && (*name != "d" || count >= 3) {
+                said.push(format!("{count}{name}"));
+                rest = rest.saturating_sub(count.saturating_mul(*size));
+            }
+        }
+        if said.is_empty() { "0s".to_owned() } else { said.join(" ") }
+    }
+
+    /// The next longer one that is whole in the largest unit of this one.
+    pub(crate) fn next_whole(self) -> Self {
+        let is_unit =
+            |size: u64| self.0 >= size && (size < 86_400_000 || self.0 >= size.saturating_mul(3));
+        let size = UNITS.iter().rev().map(|(_, size)| *size).find(|size| is_unit(*size));
+        let size = size.unwrap_or(1_000).max(1_000);
+        let whole = self.0.checked_div(size).unwrap_or(0).saturating_add(1);
+        Self(whole.saturating_mul(size))
+    }
+}
+
 /// The unit that a number alone most likely means, by the name of the notation.
 pub(super) fn unit_of(notation: &str) -> Option<&'static str> {
     match notation {
@@ -336,6 +363,22 @@ impl JsonSchema for OneOrMany {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_is_read_in_full_and_the_next_whole_one_is_longer() {
+        for (ms, full, next) in [
+            (72_015_000, "20h 15s", "21h"),
+            (7_260_000, "2h 1m", "3h"),
+            (172_800_000, "48h", "49h"),
+            (7_776_000_000, "90d", "91d"),
+            (60_000, "1m", "2m"),
+            (250, "250ms", "1s"),
+            (0, "0s", "1s"),
+        ] {
+            let (length, least) = (Millis(ms).in_full(), Millis(ms).next_whole().to_string());
+            assert_eq!((&*length, &*least), (full, next));
+        }
+    }
 
     #[test]
     fn durations_are_read_and_shown_alike() {

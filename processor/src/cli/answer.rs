@@ -1,5 +1,7 @@
 //! What a command answers: text for people and one JSON document for machines.
 
+use std::io::IsTerminal as _;
+
 use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use comfy_table::presets::NOTHING;
@@ -43,9 +45,15 @@ impl Answer {
 /// Characters of one cell of a list; `show` shows the whole.
 const CELL_CHARS_MAX: usize = 60;
 
-/// A table without lines, one row a line.
+/// A table without lines, one row a line. A terminal gets the beginnings of long cells, anybody else all of them.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
-    let cut_row = |row: Vec<String>| row.iter().map(|cell| cut(cell)).collect();
+    table_on(std::io::stdout().is_terminal(), header, rows)
+}
+
+fn table_on(is_terminal: bool, header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let cut_row = |row: Vec<String>| {
+        row.iter().map(|cell| if is_terminal { cut(cell) } else { shown(cell) }).collect()
+    };
     laid_out(header, rows.into_iter().map(cut_row).collect())
 }
 
@@ -223,7 +231,8 @@ mod tests {
             vec!["1".to_owned(), "a\u{1b}[2Jb".to_owned()],
             vec!["22".to_owned(), "x".repeat(70)],
         ];
-        insta::assert_snapshot!(table(&["id", "detail"], rows), @r#"
+        assert!(table_on(false, &["detail"], rows.clone()).contains(&"x".repeat(70)));
+        insta::assert_snapshot!(table_on(true, &["id", "detail"], rows), @r#"
         ID  DETAIL
         1   a\u{1b}[2Jb
         22  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…

@@ -9,7 +9,7 @@ use crate::config::{self, Database, Environment, Kafka};
 use crate::kafka::{Admin, KafkaError};
 use crate::store::admin::Change;
 use crate::store::error::NextStep;
-use crate::store::{PgConnection, Settings};
+use crate::store::{PgConnection, Settings, StoreError};
 
 /// Settings in force, and how to answer.
 #[derive(Clone, Debug)]
@@ -64,21 +64,32 @@ impl Global {
     }
 }
 
+/// The database at `place` serves nothing, for this cause.
+fn not_served(place: &str, source: StoreError) -> CliError {
+    let what = match source.next_step() {
+        NextStep::Halt => format!("the database {place} cannot be used"),
+        NextStep::Wait | NextStep::Again | NextStep::Bisect => {
+            format!("the database {place} cannot be reached")
+        }
+    };
+    CliError::Store { what, source }
+}
+
 impl Context {
     /// One connection to the database.
     pub(super) async fn connect(&self, task: &str) -> Result<PgConnection, CliError> {
         let database = Database::read(&self.environment)?;
         let settings = Settings::parse(database.url())
             .map_err(|_| CliError::Config(config::ConfigError::DatabaseUrl.into()))?;
-        settings.connect(task).await.map_err(|source| CliError::Store {
-            what: match source.next_step() {
-                NextStep::Halt => format!("the database {} cannot be used", database.place()),
-                NextStep::Wait | NextStep::Again | NextStep::Bisect => {
-                    format!("the database {} cannot be reached", database.place())
-                }
-            },
-            source,
-        })
+        settings.connect(task).await.map_err(|source| not_served(database.place(), source))
+    }
+
+    /// What the database said to a process that needs it.
+    pub(super) fn unusable(&self, source: StoreError) -> CliError {
+        match Database::read(&self.environment) {
+            Ok(database) => not_served(database.place(), source),
+            Err(errors) => errors.into(),
+        }
     }
 
     /// Questions to Kafka, as a group sees it.

@@ -216,6 +216,9 @@ fn classes(connector: &Connector) -> String {
     let width = connector.effects.iter().map(|rule| rule.id.len()).max().unwrap_or(0);
     for rule in &connector.effects {
         let said = match &rule.body {
+            EffectBody::Ledger(line) if line.waits => {
+                "a row in the transaction that finds done what it comes after: once, or not at all"
+            }
             EffectBody::Ledger(_) => {
                 "a row in the batch transaction: once with the event, or not at all"
             }

@@ -21,13 +21,15 @@ use crate::config::{self, Secrets, Settings};
 use crate::crash;
 use crate::http::{self, Health};
 use crate::prove::StandIn;
-use crate::store::migrate;
+use crate::store::{PgConnection, migrate, rights};
 use crate::task;
 use crate::telemetry::{self, Dependency, Metrics, Outage, STILL_EVERY};
-use crate::worker::Process;
+use crate::worker::{Process, RunError};
 
 /// Between looks at a schema that is not current yet.
 const SCHEMA_WAIT: Duration = Duration::from_secs(2);
+/// Longest time for finding out why a part was lost.
+const REFUSED_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Run {
@@ -134,7 +136,9 @@ impl Run {
             http = %settings.http_listen,
             "starting"
         );
-        let database = settings.database.place().to_owned();
+        let up = metrics.database_up();
+        let outage = Outage::of(Dependency::Database, settings.database.place(), up);
+        health.database(outage.clone());
         let process = Process {
             connectors: compiled.into_iter().map(|one| Arc::new(one.connector)).collect(),
             secrets: Arc::new(Secrets::new(&context.environment)),
@@ -142,22 +146,28 @@ impl Run {
             settings,
             metrics,
             health: health.clone(),
+            outage: outage.clone(),
             stop: stopped.clone(),
         };
-        let ended = match self.schema(context, &database, &health, stopped).await? {
+        let ended = match self.schema(context, &outage, &health, stopped).await? {
             Schema::Current => process.run().await,
             Schema::ToldToStop => Ok(()),
+        };
+        let refused = match &ended {
+            Err(RunError::Lost { .. }) => refused(context).await,
+            Ok(()) | Err(_) => None,
         };
         signals.abort();
         serving.send_replace(false);
         // Whoever still reads an answer at this moment may lose its end.
         drop(tokio::time::timeout(Duration::from_millis(200), server).await);
-        match ended {
-            Ok(()) => {
+        match (ended, refused) {
+            (Ok(()), _) => {
                 tracing::info!("stopped");
                 Ok(Answer::said(Exit::Ok))
             }
-            Err(source) => Err(CliError::Run { source }),
+            (Err(_), Some(refused)) => Err(refused),
+            (Err(source), None) => Err(CliError::Run { source }),
         }
     }
 
@@ -177,11 +187,10 @@ impl Run {
     async fn schema(
         &self,
         context: &Context,
-        database: &str,
+        outage: &Outage,
         health: &Health,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<Schema, CliError> {
-        let outage = Outage::of(Dependency::Database, database);
         let mut said: Option<(usize, Moment)> = None;
         loop {
             match self.missing(context).await {
@@ -222,8 +231,31 @@ impl Run {
         if self.migrate {
             migrate::up(&mut connection).await.map_err(failed)?;
         }
-        let steps = migrate::status(&mut connection).await.map_err(failed)?;
-        Ok(steps.iter().filter(|step| !step.applied).count())
+        missing(&mut connection, context).await
+    }
+}
+
+/// Migrations that are missing. With all of them there, the role must have the rights that they are for.
+async fn missing(connection: &mut PgConnection, context: &Context) -> Result<usize, CliError> {
+    let failed = |source| CliError::Migrate { source };
+    let steps = migrate::status(connection).await.map_err(failed)?;
+    let count = steps.iter().filter(|step| !step.applied).count();
+    if count == 0 {
+        rights::check(connection).await.map_err(|source| context.unusable(source))?;
+    }
+    Ok(count)
+}
+
+/// A part of the process was lost: whether it was for something that would be refused at a start as well, a login or
+/// a right that is gone. Then the process ends with the words and the exit code that it would not start with.
+async fn refused(context: &Context) -> Option<CliError> {
+    let asked = async {
+        let mut connection = context.connect("refused").await?;
+        missing(&mut connection, context).await
+    };
+    match tokio::time::timeout(REFUSED_MAX, asked).await {
+        Ok(Err(error)) if error.exit() == Exit::Config => Some(error),
+        Ok(_) | Err(_) => None,
     }
 }
 

@@ -330,3 +330,63 @@ fn the_connector_of_the_readme_does_what_the_readme_says() {
     }
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// Commands of a text: spans of code that begin with the program, and lines of blocks.
+fn commands(text: &str) -> Vec<String> {
+    let text = text.replace("\\\n", " ");
+    let mut found = Vec::new();
+    for (index, part) in text.split("```").enumerate() {
+        if index % 2 == 1 {
+            found.extend(part.lines().map(|line| line.split("  #").next().unwrap().to_owned()));
+        } else {
+            found.extend(part.split('`').skip(1).step_by(2).map(|span| span.replace('\n', " ")));
+        }
+    }
+    found.retain(|command| command.trim_start().starts_with("oncely "));
+    found
+}
+
+/// What a shell makes of a command, with something for each word that stands for something.
+fn words(command: &str) -> Vec<String> {
+    let key = oncely_core::key::Key::from_bytes([7; 16]).wire();
+    let mut words = Vec::new();
+    for (index, part) in command.split('"').enumerate() {
+        match index % 2 {
+            1 => words.push(part.to_owned()),
+            _ => words.extend(part.split_whitespace().map(str::to_owned)),
+        }
+    }
+    let known = |word: String| match &*word {
+        "KEY" | "ef_…" => key.clone(),
+        "NUMBER" => "7".to_owned(),
+        "WHERE" => "earliest".to_owned(),
+        "CAUSE" => "syntax".to_owned(),
+        _ => word,
+    };
+    words.into_iter().map(known).collect()
+}
+
+#[test]
+fn every_override_of_the_runbooks_and_the_readme_can_be_given() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = vec![root.join("README.md")];
+    let runbooks = std::fs::read_dir(root.join("deploy/runbooks")).unwrap();
+    files.extend(runbooks.map(|entry| entry.unwrap().path()));
+    let overrides =
+        ["resolve", "redrive", "release", "discard", "retry", "accept", "enable", "rewind"];
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for path in files {
+        for command in commands(&std::fs::read_to_string(&path).unwrap()) {
+            let words = words(&command);
+            // Three words name the command, and nothing is to be typed.
+            if words.len() > 3 && overrides.contains(&&*words[2]) {
+                tried += 1;
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    wrong.push(format!("{}: {command}: {error}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried > 15, "only {tried} were found");
+}

@@ -14,7 +14,7 @@ use super::print;
 use crate::config::{self, Secrets};
 use crate::kafka::{Admin, KafkaError};
 use crate::store::admin::open::{self, Owed};
-use crate::store::migrate;
+use crate::store::{migrate, rights};
 use crate::worker::{READ_REMEDY, memory, written_remedy};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -202,6 +202,11 @@ async fn schema(context: &Context) -> Looked {
         Err(source) => return Looked::failed(what, &CliError::Migrate { source }),
     };
     let missing = steps.iter().filter(|step| !step.applied).count();
+    if missing == 0
+        && let Err(source) = rights::check(&mut connection).await
+    {
+        return Looked::failed(what, &context.unusable(source));
+    }
     let wrong = (missing > 0)
         .then(|| format!("{} missing, run oncely migrate up", counted(missing, "migration")));
     Looked::new(what, wrong)

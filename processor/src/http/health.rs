@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
+use crate::telemetry::Outage;
 
 /// Fed by the worker, read by the probes. Clones share one state.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,7 @@ struct State {
     loops: BTreeMap<String, Ticking>,
     fatal: Option<String>,
     database: Database,
+    outage: Option<Outage>,
     schema_current: bool,
     groups: BTreeMap<String, bool>,
     brokers: BTreeMap<String, bool>,
@@ -63,6 +65,11 @@ impl Health {
     /// A client failed for good: the process is to be restarted.
     pub fn fatal(&self, cause: impl Into<String>) {
         self.state().fatal.get_or_insert(cause.into());
+    }
+
+    /// What all parts of the process find of the database, whose heartbeat alone [`Health::database_up`] is.
+    pub fn database(&self, outage: Outage) {
+        self.state().outage = Some(outage);
     }
 
     pub fn database_up(&self) {
@@ -116,7 +123,10 @@ impl Health {
         let mut why = self.live().why;
         let state = self.state();
         match &state.database {
-            Database::Up => {}
+            Database::Up => {
+                let told = state.outage.as_ref().and_then(Outage::told);
+                why.extend(told.map(|told| format!("the database is away for {told}")));
+            }
             Database::NotReached => why.push("the database has not been reached yet".to_owned()),
             Database::Down(cause) => why.push(format!("the database is down: {cause}")),
         }
@@ -171,6 +181,7 @@ impl Drop for LoopTick {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Dependency;
 
     fn ready() -> Health {
         let health = Health::new();
@@ -190,6 +201,26 @@ mod tests {
         assert!(health.live().ok);
         health.fatal("the Kafka client of a failed for good");
         assert_eq!(health.live().why, ["the Kafka client of a failed for good"]);
+    }
+
+    /// A heartbeat has its connection long since; who asks for one now gets none.
+    #[test]
+    fn a_database_that_lets_no_more_sessions_in_is_away_for_those_that_need_one() {
+        let health = ready();
+        let metrics = crate::telemetry::Metrics::new().unwrap();
+        let outage = Outage::of(Dependency::Database, "db:5432/oncely", metrics.database_up());
+        health.database(outage.clone());
+        outage.back("heartbeat");
+        assert!(health.ready().ok);
+        for _ in 0..2 {
+            outage.away("shop writer 0", "the database is not available (53300)");
+        }
+        assert_eq!(
+            health.ready().why,
+            ["the database is away for shop writer 0: the database is not available (53300)"]
+        );
+        outage.back("shop writer 0");
+        assert!(health.ready().ok);
     }
 
     #[test]

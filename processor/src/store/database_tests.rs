@@ -26,11 +26,17 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// What the role of a processor is given.
+    pub(crate) const GRANTS: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/grants.sql"));
+
     pub(crate) async fn new() -> Self {
         let cluster = Cluster::start(&PostgresOptions::quick()).await.unwrap();
         let world = Self { cluster };
-        let mut connection = world.connect().await;
-        migrate::up(&mut connection).await.unwrap();
+        let owner = Settings::parse(&world.cluster.url("postgres")).unwrap();
+        migrate::up(&mut owner.connect("test").await.unwrap()).await.unwrap();
+        world.sql("CREATE ROLE processor LOGIN").await;
+        world.sql(Self::GRANTS).await;
         world
             .sql(
                 "INSERT INTO oncely.connector (name, scope, group_name, effects)
@@ -44,12 +50,19 @@ impl World {
         world
     }
 
+    /// With the rights of a processor, and no others: so every query is tried with them.
     pub(crate) async fn connect(&self) -> PgConnection {
         Settings::parse(&self.url()).unwrap().connect("test").await.unwrap()
     }
 
     pub(crate) fn url(&self) -> String {
-        self.cluster.url("postgres")
+        self.url_as("processor")
+    }
+
+    pub(crate) fn url_as(&self, role: &str) -> String {
+        let url = self.cluster.url("postgres");
+        let (_, place) = url.split_once('@').unwrap();
+        format!("postgres://{role}@{place}")
     }
 
     pub(crate) async fn sql(&self, statements: &str) -> Vec<oncely_rig::postgres::Row> {

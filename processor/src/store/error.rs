@@ -25,6 +25,10 @@ pub enum StoreError {
 /// A connector that was lost in a failover and made anew. No SQLSTATE is spelled so.
 const RENUMBERED: &str = "renumbered";
 
+/// TLS that cannot be begun: the server has none, or a file of the URL is no certificate. A handshake that breaks off is
+/// a connection's error. No SQLSTATE is spelled so.
+const TLS: &str = "tls";
+
 /// SQLSTATE lock_not_available: a lock was not to be had in time.
 const LOCKED: &str = "55P03";
 
@@ -47,6 +51,10 @@ fn refusal(code: &str) -> &'static str {
             "the server does not let this role in: check user and password in the URL"
         }
         "42501" => "the role lacks a right: grant it, or use a role that has it",
+        TLS => {
+            "no TLS with this server as the URL asks for it: switch `ssl` on at the server, or correct sslmode and \
+             certificates in the URL"
+        }
         "3F000" | "42P01" | "42703" | "42883" | "client" => {
             "the schema is missing or of another version: run `oncely migrate up`"
         }
@@ -139,7 +147,7 @@ impl From<sqlx::Error> for StoreError {
         let database = source.as_database_error().and_then(|error| error.code());
         let Some(code) = database.map(std::borrow::Cow::into_owned) else {
             // Everything without an SQLSTATE is a broken, refused or timed-out connection, save for
-            // rows that do not look as expected.
+            // rows that do not look as expected and TLS that the server does not have.
             let misfit = matches!(
                 source,
                 sqlx::Error::ColumnDecode { .. }
@@ -148,11 +156,12 @@ impl From<sqlx::Error> for StoreError {
                     | sqlx::Error::Decode(_)
                     | sqlx::Error::Encode(_)
             );
+            let is_tls = matches!(source, sqlx::Error::Tls(_));
             let source = Said(source);
-            return if misfit {
-                Self::Refused { code: "client".to_owned(), source }
-            } else {
-                Self::Unavailable { code: "connection".to_owned(), source }
+            return match (misfit, is_tls) {
+                (true, _) => Self::Refused { code: "client".to_owned(), source },
+                (false, true) => Self::Refused { code: TLS.to_owned(), source },
+                (false, false) => Self::Unavailable { code: "connection".to_owned(), source },
             };
         };
         let source = Said(source);

@@ -18,6 +18,7 @@
 //! - [`parked`] – parked records that are decided again, dead letters for a topic
 //! - [`progress`] – positions
 //! - [`register`] – numbers of connectors and topics
+//! - [`rights`] – what the role of a processor lacks
 //! - [`sweep`] – claims of the dead, blocked effects, retention
 //! - [`admin`] – what people ask and change
 
@@ -42,6 +43,7 @@ pub mod outbox;
 pub mod parked;
 pub mod progress;
 pub mod register;
+pub mod rights;
 pub mod settle;
 pub mod share;
 pub mod sweep;

@@ -221,7 +221,7 @@ metrics! {
     ),
     EffectCircuitOpen => gauge(
         "oncely_effect_circuit_open", &["connector", "effect"],
-        "1 while this process tries one call at a time, since the provider does not answer or refuses us.",
+        "1 while effects wait and this process tries one call at a time, since the provider does not answer or refuses us.",
     ),
     EffectDuplicatesPrevented => counter(
         "oncely_effect_duplicates_prevented_total", &["connector"],
@@ -330,6 +330,14 @@ metrics! {
     TaskPanics => counter(
         "oncely_task_panics_total", &["task"],
         "Panics that were caught.",
+    ),
+    DatabaseUp => gauge(
+        "oncely_database_up", &[],
+        "1 as long as every part of this process that asks the database reaches it.",
+    ),
+    KafkaUp => gauge(
+        "oncely_kafka_up", &["connector"],
+        "1 as long as every part of this process that asks the brokers for a connector reaches them.",
     ),
     ConnectorInfo => gauge(
         "oncely_connector_info", &["connector", "owner", "group"],

@@ -10,7 +10,7 @@ use prometheus::{Registry, TextEncoder};
 use oncely_core::effect::status::Status;
 
 use super::connector::{ConnectorMetrics, ConnectorShape};
-use super::family::{Count, Counters, Gauges, Histograms, TelemetryError};
+use super::family::{Count, Counters, Gauges, Histograms, Level, TelemetryError};
 use super::metric::Metric;
 
 /// What `/metrics` shows. Cheap to clone; every clone is the same.
@@ -74,6 +74,8 @@ pub(super) struct Families {
     pub(super) leases_lost: Counters<0>,
     pub(super) database_failovers: Counters<1>,
     pub(super) task_panics: Counters<1>,
+    pub(super) database_up: Gauges<0>,
+    pub(super) kafka_up: Gauges<1>,
     pub(super) connector_info: Gauges<3>,
     pub(super) build_info: Gauges<1>,
 }
@@ -87,6 +89,7 @@ impl Metrics {
         families.build_info.with([env!("CARGO_PKG_VERSION")]).set(1);
         families.workers_declared_dead.with([]);
         families.leases_lost.with([]);
+        families.database_up.with([]);
         families.database_failovers.with(["possible"]);
         families.database_failovers.with(["none"]);
         Ok(Self { registry, families })
@@ -109,6 +112,14 @@ impl Metrics {
 
     pub fn workers_declared_dead(&self) -> Count {
         self.families.workers_declared_dead.with([])
+    }
+
+    pub fn database_up(&self) -> Level {
+        self.families.database_up.with([])
+    }
+
+    pub fn kafka_up(&self, connector: &str) -> Level {
+        self.families.kafka_up.with([connector])
     }
 
     pub fn leases_lost(&self) -> Count {
@@ -273,6 +284,8 @@ impl Families {
             leases_lost: Counters::register(registry, Metric::LeasesLost)?,
             database_failovers: Counters::register(registry, Metric::DatabaseFailovers)?,
             task_panics: Counters::register(registry, Metric::TaskPanics)?,
+            database_up: Gauges::register(registry, Metric::DatabaseUp)?,
+            kafka_up: Gauges::register(registry, Metric::KafkaUp)?,
             connector_info: Gauges::register(registry, Metric::ConnectorInfo)?,
             build_info: Gauges::register(registry, Metric::BuildInfo)?,
         })

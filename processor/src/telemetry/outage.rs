@@ -10,10 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::family::Level;
 use crate::clock::{self, Moment};
 
 /// Between two lines about something that lasts.
 pub const STILL_EVERY: Duration = Duration::from_secs(30);
+
+/// Parts that miss the same thing, as far as they are named.
+const PARTS_NAMED_MAX: usize = 3;
 
 /// What can be away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +35,18 @@ struct Inner {
     dependency: Dependency,
     /// Where it is looked for.
     at: Box<str>,
-    /// For the many calls that find everything well.
+    /// For the many calls that find everything well. Begins as true: nobody has reached it yet.
     is_on: AtomicBool,
+    /// What the metrics show of it.
+    up: Level,
     story: Mutex<Story>,
 }
 
 impl Outage {
-    /// `at`: where it is looked for, without credentials.
-    pub fn of(dependency: Dependency, at: &str) -> Self {
-        let (is_on, story) = (AtomicBool::new(false), Mutex::default());
-        Self(Arc::new(Inner { dependency, at: at.into(), is_on, story }))
+    /// `at`: where it is looked for, without credentials. `up`: 1 as long as no part misses it.
+    pub fn of(dependency: Dependency, at: &str, up: Level) -> Self {
+        let (is_on, story) = (AtomicBool::new(true), Mutex::default());
+        Self(Arc::new(Inner { dependency, at: at.into(), is_on, up, story }))
     }
 
     /// `part` cannot reach it, for this cause.
@@ -56,8 +62,11 @@ impl Outage {
     fn missed(&self, part: &str, cause: &str, at_once: bool) {
         let mut story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.is_on.store(true, Ordering::Release);
+        self.0.up.set(0);
         let at = &*self.0.at;
-        match (story.away(part, clock::now(), at_once), self.0.dependency) {
+        let said = story.away(part, clock::now(), at_once);
+        story.cause = cause.into();
+        match (said, self.0.dependency) {
             (Said::Nothing, _) => {}
             // The database is everybody's, whichever connector noticed.
             (Said::Began, Dependency::Database) => {
@@ -74,7 +83,23 @@ impl Outage {
         }
     }
 
-    /// Whether somebody misses it.
+    /// Who misses it and why, once it has been told.
+    pub fn told(&self) -> Option<String> {
+        if !self.is_on() {
+            return None;
+        }
+        let story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
+        story.said?;
+        let parts = story.missing.iter().take(PARTS_NAMED_MAX).map(|part| &**part);
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let more = match story.missing.len().saturating_sub(PARTS_NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!("{parts}{more}: {}", story.cause))
+    }
+
+    /// Whether somebody misses it, or nobody has reached it yet.
     pub fn is_on(&self) -> bool {
         self.0.is_on.load(Ordering::Acquire)
     }
@@ -86,7 +111,9 @@ impl Outage {
         }
         let mut story = self.0.story.lock().unwrap_or_else(PoisonError::into_inner);
         let told = story.back(part, clock::now());
-        self.0.is_on.store(!story.missing.is_empty(), Ordering::Release);
+        let is_on = !story.missing.is_empty();
+        self.0.is_on.store(is_on, Ordering::Release);
+        self.0.up.set(u64::from(!is_on));
         let Some(away) = told else { return };
         let (at, away_s) = (&*self.0.at, clock::seconds(away));
         match self.0.dependency {
@@ -126,6 +153,8 @@ impl Lasting {
 #[derive(Debug, Default)]
 struct Story {
     missing: BTreeSet<Box<str>>,
+    /// What was seen last.
+    cause: Box<str>,
     since: Option<Moment>,
     /// When it was last written about.
     said: Option<Moment>,
@@ -201,6 +230,33 @@ mod tests {
         assert_eq!(story.back("keeper", at(200_050)), None);
         assert_eq!(story.away("keeper", at(300_000), false), Said::Nothing);
         assert_eq!(story.away("keeper", at(300_050), false), Said::Began);
+    }
+
+    #[test]
+    fn a_part_that_misses_it_is_named_and_shown_until_all_reach_it() {
+        let metrics = crate::telemetry::Metrics::new().unwrap();
+        let outage = Outage::of(Dependency::Database, "db:5432/oncely", metrics.database_up());
+        let up = || metrics.text().unwrap().contains("\noncely_database_up 1");
+        assert!(outage.is_on() && !up(), "nobody has reached it yet");
+        outage.back("heartbeat");
+        assert!(!outage.is_on() && up());
+        outage.away("shop writer 0", "too many clients");
+        assert_eq!(
+            (outage.told(), up()),
+            (None, false),
+            "perhaps a connection that broke while idle"
+        );
+        for writer in 0..4 {
+            outage.away(&format!("shop writer {writer}"), "too many clients");
+        }
+        outage.back("heartbeat");
+        assert_eq!(
+            outage.told().unwrap(),
+            "shop writer 0, shop writer 1, shop writer 2 and 1 more: too many clients"
+        );
+        assert!(!up());
+        (0..4).for_each(|writer| outage.back(&format!("shop writer {writer}")));
+        assert_eq!((outage.told(), up()), (None, true));
     }
 
     #[test]

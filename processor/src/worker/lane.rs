@@ -41,6 +41,8 @@ pub(super) struct Lane {
     state: Mutex<State>,
     /// Effects of this lane may be due in the database, beyond those claimed.
     backlog: AtomicBool,
+    /// With the circuit open, anything is left that can try whether that is over.
+    owed: AtomicBool,
     /// It was told that stored requests go to another host than when they were made.
     told_moved: AtomicBool,
     /// What the log says while calls do not go through.
@@ -90,6 +92,7 @@ impl Lane {
                 closed: false,
             }),
             backlog: AtomicBool::new(true),
+            owed: AtomicBool::new(true),
             told_moved: AtomicBool::new(false),
             off: Lasting::default(),
         }
@@ -210,9 +213,10 @@ impl Lane {
         }
     }
 
-    /// While calls do not go through, says so now and then. Whoever comes by often calls it.
+    /// While calls do not go through and something waits for that, says so now and then. Whoever comes by often
+    /// calls it.
     pub(super) fn tell_lasting(&self) {
-        let Some(cause) = self.open() else { return };
+        let Some(cause) = self.keeps_waiting() else { return };
         let Some(lasted) = self.off.on() else { return };
         let (effect, lasted_s) = (&*self.name, lasted.as_secs());
         let look = format!("oncely effects list --effect {effect} --status waiting");
@@ -248,6 +252,15 @@ impl Lane {
     /// Why calls do not go through, if they do not.
     pub(super) fn open(&self) -> Option<Cause> {
         self.state().circuit.open()
+    }
+
+    /// The same where anything waits for it: once all of it is held or final, no call finds out that it is over.
+    pub(super) fn keeps_waiting(&self) -> Option<Cause> {
+        self.open().filter(|_| self.owed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_owed(&self, owed: bool) {
+        self.owed.store(owed, Ordering::Release);
     }
 
     fn now_ms(&self) -> u64 {

@@ -101,6 +101,9 @@ impl Default for Lease {
 }
 
 /// Renews the lease until `stop` says so. Never ends because the database is away.
+///
+/// # Errors
+/// When a person must act: the role, a right or the schema is not what it was.
 pub(super) async fn beat(
     lease: Lease,
     timing: Timing,
@@ -160,6 +163,9 @@ pub(super) async fn beat(
                 tracing::debug!(%source, "worker row is there already");
                 started = Some(worker);
                 interval.reset_immediately();
+            }
+            Ok(Err(error @ StoreError::Refused { .. })) => {
+                return Err(Stopped(super::chain(&error)));
             }
             Ok(Err(error)) => {
                 lease.missed();

@@ -14,6 +14,7 @@ use oncely_core::key::Key;
 use super::Shared;
 use super::claims::Held;
 use super::late::{Sources, in_scope};
+use super::prepared::tell;
 use crate::store::claim::Claim;
 use crate::store::settle::{self, Claiming, Woken};
 use crate::store::{PgConnection, StoreError, batch, lines};
@@ -40,6 +41,17 @@ pub(super) fn is_line(shared: &Shared, name: &str) -> bool {
 pub(super) struct Written {
     done: BTreeMap<usize, u64>,
     rejected: BTreeMap<usize, u64>,
+    /// Why each of those is not written.
+    refused: Vec<Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    key: Key,
+    name: String,
+    tenant: String,
+    business_id: String,
+    why: String,
 }
 
 impl Written {
@@ -48,7 +60,7 @@ impl Written {
         self.done.keys().chain(self.rejected.keys()).copied()
     }
 
-    /// Counts what is durable now.
+    /// Counts what is durable now, and tells of what a person has to look at.
     pub(super) fn count(&self, shared: &Shared) {
         let of = [(&self.done, Finished::Done), (&self.rejected, Finished::Rejected)];
         for (counts, how) in of {
@@ -57,6 +69,10 @@ impl Written {
                     metrics.finished(how, *times);
                 }
             }
+        }
+        for one in &self.refused {
+            let business_id = shared.shown(&one.tenant, &one.business_id);
+            tell(one.key, &one.name, &business_id, Status::Rejected, (None, &one.why));
         }
     }
 }
@@ -128,18 +144,30 @@ pub(super) async fn write(
         });
     }
     lines::settle(tx, &settled).await?;
-    let rejected: Vec<Key> = settled
+    let rejected: BTreeMap<Key, &String> = settled
         .iter()
         .filter(|(_, status, _)| *status == Status::Rejected)
-        .map(|(key, ..)| *key)
+        .map(|(key, _, why)| (*key, why))
         .collect();
     if !rejected.is_empty() {
-        settle::park_rejected(tx, &rejected).await?;
+        let keys: Vec<Key> = rejected.keys().copied().collect();
+        settle::park_rejected(tx, &keys).await?;
     }
     for held in &held {
         let_go.push(held.claim.key);
-        let is_rejected = rejected.contains(&held.claim.key);
-        let counts = if is_rejected { &mut written.rejected } else { &mut written.done };
+        let refused = rejected.get(&held.claim.key).map(|why| Refused {
+            key: held.claim.key,
+            name: shared
+                .connector
+                .effects
+                .get(held.rule)
+                .map_or_else(String::new, |r| r.id.to_string()),
+            tenant: held.claim.tenant.to_string(),
+            business_id: held.claim.business_id.to_string(),
+            why: (*why).clone(),
+        });
+        let counts = if refused.is_some() { &mut written.rejected } else { &mut written.done };
+        written.refused.extend(refused);
         let count = counts.entry(held.rule).or_insert(0);
         *count = count.saturating_add(1);
     }

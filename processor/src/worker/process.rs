@@ -21,7 +21,7 @@ use crate::crash::{self, Step};
 use crate::http::Health;
 use crate::store::{self, PgConnection, Session, StoreError, claim};
 use crate::task::{self, Vital};
-use crate::telemetry::{Dependency, Metrics, Outage};
+use crate::telemetry::{Metrics, Outage};
 
 /// Time for ending the worker's row where the drain has used the whole grace up.
 const END_LEAST: Duration = Duration::from_secs(2);
@@ -37,6 +37,8 @@ pub struct Process {
     pub egress: Egress,
     pub metrics: Metrics,
     pub health: Health,
+    /// What is told of the database.
+    pub outage: Outage,
     /// Becomes true when the process is to end: what is in flight is settled first, within the
     /// drain and grace of the settings.
     pub stop: watch::Receiver<bool>,
@@ -64,7 +66,7 @@ impl Process {
         let lossless = self.settings.database.lossless_failover;
         let database = database.watched(failover::watch(lossless, lease_ms, &self.metrics));
         let (heart_stop, heart_stopped) = watch::channel(false);
-        let outage = Outage::of(Dependency::Database, self.settings.database.place());
+        let outage = self.outage.clone();
         let gauges = gauges::count(
             lease.clone(),
             Session::new(database.clone(), "gauges"),

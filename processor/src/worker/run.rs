@@ -98,7 +98,8 @@ pub(super) async fn run(parts: Parts) -> Result<(), RunError> {
     let client = parts.settings.kafka.client.clone();
     let kafka_error = |source| RunError::Kafka { connector: name.clone(), source };
     let admin = Admin::new(&client, &parts.connector.source.group).map_err(kafka_error)?;
-    let kafka = Outage::of(Dependency::Kafka, parts.settings.kafka.client.brokers());
+    let brokers = parts.settings.kafka.client.brokers();
+    let kafka = Outage::of(Dependency::Kafka, brokers, parts.metrics.kafka_up(&name));
     let registered = register(&parts, &admin, &kafka, session("start")).await?;
     let Some((connector_id, cluster_id)) = registered else {
         return Ok(());

@@ -122,6 +122,9 @@ impl Starter {
                 }
                 // Asked for again as all that is stopped, for as long as it is assigned.
                 Err(StartError::Kafka(error @ KafkaError::TopicMissing { .. })) => {
+                    // The brokers have answered, and the database is not asked.
+                    self.shared.kafka.back("starter");
+                    self.shared.database.back(self.session.task());
                     stopped(&wanted, &format!("{error}: {}", super::READ_REMEDY))
                 }
                 Err(error @ StartError::Kafka(_)) => {

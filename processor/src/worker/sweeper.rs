@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::backlog::Turn;
 use super::claims::{Claims, Held};
+use super::lane::Lane;
 use super::lease::Lease;
 use super::lines::{self, Written};
 use super::mailbox::Mailbox;
@@ -296,7 +297,16 @@ impl Sweeper {
         let shared = Arc::clone(&self.shared);
         let lanes = shared.lanes.iter().flatten();
         let open = lanes.filter_map(|lane| Some((lane.name.to_string(), lane.open()?)));
-        let shown = (self.lease.worker(), open.collect::<Vec<_>>());
+        let open: Vec<_> = open.collect();
+        if !open.is_empty() {
+            let names: Vec<String> = open.iter().map(|(name, _)| name.clone()).collect();
+            let connection = self.session.connection().await?;
+            let owed = circuit::owed(connection, shared.connector_id, &names).await?;
+            let is_owed =
+                |lane: &Lane| lane.open().is_none() || owed.iter().any(|name| **name == *lane.name);
+            shared.lanes.iter().flatten().for_each(|lane| lane.set_owed(is_owed(lane)));
+        }
+        let shown = (self.lease.worker(), open);
         if self.circuits.as_ref() == Some(&shown) {
             return Ok(());
         }

@@ -332,14 +332,17 @@ impl<'a> Compiler<'a> {
             _ => (length.saturating_add(replay_ms), format!("{what}, and `retention.replay`,")),
         });
         if let Some((length, what)) = longest.filter(|(length, _)| dedupe_ms <= *length) {
-            let (dedupe_text, length) = (Millis(dedupe_ms), Millis(length));
+            let dedupe_text = Millis(dedupe_ms);
+            let (length, least) = (Millis(length).in_full(), Millis(length).next_whole());
             let text = format!(
                 "ids are forgotten after {dedupe_text}, which is shorter than what can come again"
             );
             let span = dedupe.map(|(span, _)| span);
             let finding = Fault::new(Code::RetentionTooShort, span, text);
             let note = format!("{what} may take {length}; a repeat after that would run again");
-            let help = "raise `retention.dedupe`; it must also exceed the topic's retention";
+            let help = format!(
+                "write `retention.dedupe: {least}` or more; it must also exceed the topic's retention"
+            );
             self.add(finding.note(note).help(help));
         }
         Retention {

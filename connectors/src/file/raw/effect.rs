@@ -240,9 +240,11 @@ pub(crate) struct RawRetry {
     /// The first one counts; throttled ones and those with refused credentials do not. Unless set,
     /// only `max_elapsed` ends them.
     pub(crate) attempts: Option<Field<u32>>,
-    /// Shortest and longest wait, doubling; `1s..10m` unless set.
+    /// Each wait is a random part of a bound that begins at the first, doubles, and ends at the second; `1s..10m`
+    /// unless set.
     pub(crate) backoff: Option<Field<Backoff>>,
-    /// How long attempts may fail on end, without a throttle between them; `20h` unless set.
+    /// How long attempts may fail on end, without a throttle between them; `20h` unless set, or as
+    /// much as the key's window leaves.
     pub(crate) max_elapsed: Option<Field<Millis>>,
     #[schemars(skip)]
     pub(crate) schedule: Option<Later>,

@@ -163,6 +163,9 @@ const fn refusal(stand: Stand, resolution: &Resolution) -> Option<&'static str> 
         Status::Claimed if !stand.of_the_dead => {
             Some("a worker is sending it now: wait until it has settled or its worker is dead")
         }
+        Status::Waiting if stand.blocked && stand.orphaned => Some(
+            "it waits for an earlier effect: resolve that one first, then run this again, since nobody tries this one",
+        ),
         Status::Waiting if stand.blocked => {
             Some("it waits for an earlier effect: resolve that one, and this one follows")
         }

@@ -246,6 +246,7 @@ impl Relay {
                 self.again(Waiting { is_pointer: true, ..row });
             }
             How::Refused { why, .. } => {
+                self.shared.kafka.back(PART);
                 self.queue.refused(&row);
                 self.over.push(Over { row, how: Err(why), took });
             }
@@ -342,6 +343,10 @@ impl Relay {
             self.send(stopping);
         }
         self.shared.database.back(self.session.task());
+        if self.queue.len() == 0 {
+            // What could not be sent is another relay's by now.
+            self.shared.kafka.back(PART);
+        }
         Ok(())
     }
 

@@ -47,7 +47,7 @@ impl Pipeline {
         for lane in self.shared.lanes.iter().flatten() {
             lane.tell_lasting();
             if let Some(effect) = metrics.effect(lane.rule) {
-                effect.circuit_open(lane.open().is_some());
+                effect.circuit_open(lane.keeps_waiting().is_some());
             }
         }
         if let Some(up) = self.handle.broker_up() {
