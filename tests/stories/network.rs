@@ -1,7 +1,7 @@
 //! A network that cuts, holds back and delivers late, and keys that a provider forgets.
 
 use oncely_rig::provider::{Fault, Rule};
-use oncely_rig::proxy::{Direction, Mode};
+use oncely_rig::proxy::{Direction, Mode, Traffic};
 use oncely_tests::ledger::Ending;
 use oncely_tests::wiring::{charge, hook, note, receipt};
 use oncely_tests::world::BOUND;
@@ -45,6 +45,9 @@ async fn w3_r14_a_dead_workers_request_arrives_after_its_takeover() {
         world.owe("note", &name, Ending::Held);
     }
     world.until("claims", async || world.effects_in("claimed").await == 10).await;
+    // A claim is no request yet.
+    let begun = |traffic: &Traffic| traffic.begun >= 10;
+    world.provider_proxy.wait_for("ten requests on their way", BOUND, begun).await.unwrap();
     world.workers[first].kill9().await;
     world.run().await;
     let again = "SELECT count(*) FROM oncely.effect WHERE status = 'claimed' AND takeovers = 1";

@@ -187,7 +187,9 @@ impl Cluster {
     pub async fn copy_database(&self, template: &str, name: &str) -> Result<(), RigError> {
         let quoted = |name: &str| name.replace('"', "\"\"");
         let (name, template) = (quoted(name), quoted(template));
-        let statement = format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\"");
+        // File by file, which for a small one costs half of what writing it through the log does.
+        let statement =
+            format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" STRATEGY file_copy");
         self.connect("postgres").await?.run(&statement).await.map(drop)
     }
 

@@ -82,6 +82,8 @@ impl Mode {
 pub struct Traffic {
     /// Connections taken.
     pub connections: u64,
+    /// Connections on which a client has said something, whether it has passed or waits.
+    pub begun: u64,
     /// Connections open at this moment.
     pub open: u64,
     /// Connections cut by a mode or by `cut_all`.

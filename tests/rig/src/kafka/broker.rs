@@ -311,9 +311,22 @@ const LOG_LEVEL: &str = "-Dlog4j2.level=WARN";
 pub(super) fn java(libs: &Path, scratch: &Path, options: &[String]) -> Command {
     let mut command = Command::new("java");
     command.args(options);
+    command
+        .args(class_archive(libs).map(|file| format!("-XX:SharedArchiveFile={}", file.display())));
     command.arg(LOG_LEVEL).arg(format!("-Djava.io.tmpdir={}", scratch.display()));
     command.arg("-cp").arg(class_path(libs));
     command
+}
+
+/// The newest file of classes that `tests/kafka/fetch` made; a Java that it is not of goes without it.
+fn class_archive(libs: &Path) -> Option<PathBuf> {
+    let files = fs::read_dir(libs.parent()?).ok()?.flatten();
+    let archives = files.filter(|file| {
+        let name = file.file_name();
+        name.to_str().is_some_and(|name| name.starts_with("classes-") && name.ends_with(".jsa"))
+    });
+    let newest = archives.max_by_key(|file| file.metadata().and_then(|data| data.modified()).ok());
+    newest.map(|file| file.path())
 }
 
 /// A cluster id as Kafka wants it: 16 bytes in 22 characters, of which the last holds two bits.

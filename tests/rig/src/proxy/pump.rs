@@ -125,9 +125,13 @@ impl<'a> Pump<'a> {
 
     async fn run(mut self, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
         let mut buffer = vec![0; PIECE_BYTES];
+        let mut is_first = self.direction == Direction::ToServer;
         loop {
             let Ok(read) = from.read(&mut buffer).await else { return self.end(Cut::Broken) };
             let piece = buffer.get(..read).unwrap_or_default();
+            if std::mem::take(&mut is_first) && !piece.is_empty() {
+                self.shared.count(|traffic| traffic.begun = traffic.begun.saturating_add(1));
+            }
             let decided = self.decide(piece).await;
             self.remember(piece);
             let (bytes, cut) = match decided {
