@@ -7,6 +7,8 @@ use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{WEBHOOK_SECRETS, charge, hook, receipt, usage, webhook};
 use oncely_tests::{Event, Record, Wiring, World};
 
+use super::gaps::{WAITING, life};
+
 const OPEN: &str = "SELECT count(*) FROM oncely.parked WHERE closed_at IS NULL";
 
 fn wiring(name: &str) -> Wiring {
@@ -332,6 +334,48 @@ async fn k17_a_released_conflict_that_fails_is_run_once_the_file_is_mended() {
     assert!(found[0]["released"].is_null() && found[1]["released"].is_i64(), "{}", told.json);
     assert!(found[1]["timeline"].to_string().contains("hook"), "{}", told.json);
     assert!(world.workers[worker].runs());
+    // The books know one content for an id, and a verdict let another one in beside it: no invariants.
+    world.stop_all().await;
+    assert_eq!(world.provider.read_log().unwrap().repeated().len(), 0);
+}
+
+/// One that had to wait first, and met its rival then, is still what was released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k17_d15_a_released_conflict_that_waits_and_is_parked_again_is_run_by_the_next_release() {
+    let mut lines = hook();
+    lines.replace("key: event.id", "key: [event.id, event.data.amount]");
+    let mut wiring = Wiring::invoices("waited").effects([lines]);
+    wiring.on_parked = "wait";
+    let mut world = World::plan(wiring).partitions(1).start().await;
+    world.run().await;
+    let name = World::invoice(1);
+    let [past_due, _, voided] = life(&name);
+    world.event(&past_due, 0, Fate::Applied).await;
+    // Another content for the first id, which claims the second version: it holds what comes after.
+    let holds = Event { version: 2, amount: 7, kind: "invoice.paid".to_owned(), ..past_due };
+    world.event(&holds, 0, Fate::Ignored).await;
+    world.until_count("the first conflict", OPEN, 1).await;
+    world.event(&voided, 0, Fate::Applied).await;
+    world.until_count("its successor to wait", WAITING, 1).await;
+    world.event(&voided.clone().amount(8), 0, Fate::Ignored).await;
+    world.until_count("the second conflict", OPEN, 2).await;
+    let listed = world.oncely(&["quarantine", "list"]).await;
+    let number = |id: &str| {
+        let rows = listed.json["parked"].as_array().unwrap();
+        rows.iter().find(|row| row["business_id"] == id).unwrap()["number"].to_string()
+    };
+    let (first, second) = (number(&holds.id), number(&voided.id));
+    world.overrides(&["quarantine", "release", &second]).await;
+    world.until_count("both to wait", WAITING, 2).await;
+    world.overrides(&["quarantine", "discard", &first]).await;
+    let rival = "SELECT count(*) FROM oncely.parked WHERE closed_at IS NULL AND reason = 'version_conflict'";
+    world.until_count("a rival of the same version", rival, 1).await;
+    world.overrides(&["quarantine", "release", &second]).await;
+    world.until_count("none to be open", OPEN, 0).await;
+    let closed =
+        format!("SELECT count(*) FROM oncely.parked WHERE id = {second} AND closed_as = 'applied'");
+    assert_eq!(world.count(&closed).await, 1);
+    world.until("three calls", async || world.effects_in("done").await == 3).await;
     // The books know one content for an id, and a verdict let another one in beside it: no invariants.
     world.stop_all().await;
     assert_eq!(world.provider.read_log().unwrap().repeated().len(), 0);
