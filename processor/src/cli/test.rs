@@ -1,6 +1,7 @@
 //! `oncely test`: what a connector would do, on sample events, without doing it.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use oncely_connectors::file::{Check, Compiled, TestCase};
@@ -18,6 +19,9 @@ use super::dry_run::{Decided, Outcome, Played, Sample, Step, play};
 use super::effects::id;
 use super::exit::{CliError, Exit};
 use super::load::load;
+
+/// Bytes of a sample event: more than a record of Kafka can have. A file may be a device, which never ends.
+const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Test {
@@ -47,7 +51,16 @@ impl Test {
 
 pub(super) fn sample(path: &Path) -> Result<Sample, CliError> {
     let unreadable = |source| CliError::Unreadable { path: path.to_owned(), source };
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(SAMPLE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > SAMPLE_BYTES_MAX {
+        return Err(CliError::Usage(format!(
+            "{} is longer than any record ({} MiB): give a file with one event",
+            path.display(),
+            SAMPLE_BYTES_MAX >> 20
+        )));
+    }
     Ok(Sample { name: path.display().to_string(), bytes })
 }
 

@@ -117,6 +117,9 @@ fn a_dry_run_shows_what_is_rendered_late_and_how_is_asked() {
     assert!(late["made"]["request"].to_string().contains("‹effects.settle."), "{late}");
     assert!(paid.text.contains("rendered when these results are there"), "{}", paid.text);
     let payout = examples("payout-requested.yaml");
+    let endless = answered(&["test", &payout, "--event", "/dev/zero"]).unwrap_err();
+    let text = print::error_text(&endless);
+    assert!(endless.exit() == Exit::Usage && text.contains("/dev/zero is longer than"), "{text}");
     let answer = answered(&["test", &payout, "--event", &examples("samples/payout.json")]).unwrap();
     let lookup = &answer.json["events"][0]["effects"][0]["lookup"]["request"];
     assert_eq!(lookup["kind"], "http", "{}", answer.json);
