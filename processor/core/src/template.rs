@@ -371,6 +371,24 @@ impl TextNode {
 }
 
 impl TextTree {
+    /// Calls `visit` with its names and literal texts, in order; not with what stands inside of a single `{{ }}`.
+    pub fn for_each_text(&self, visit: &mut dyn FnMut(&str)) {
+        match self {
+            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Decimal(_) => {}
+            Self::Text(TextNode { code: NodeCode::Text(text), .. }) | Self::Line(text) => {
+                visit(text.text());
+            }
+            Self::Text(_) => {}
+            Self::List(items) => items.iter().for_each(|item| item.for_each_text(visit)),
+            Self::Object(members) => {
+                for (name, value) in members {
+                    visit(name);
+                    value.for_each_text(visit);
+                }
+            }
+        }
+    }
+
     /// Calls `visit` with everything that the tree's texts look at.
     pub fn for_each_read(&self, visit: &mut dyn FnMut(&Path)) {
         match self {

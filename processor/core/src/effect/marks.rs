@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::connector::CallRule;
+use crate::connector::{BodyRule, CallRule};
 
 /// Where the marks stand in a stored request, which is an object.
 const MEMBER: &[u8] = b",\"marks\":";
@@ -34,6 +34,21 @@ impl Marks {
         let lookup = rule.lookup.as_ref().map(|lookup| {
             let mut by = format!("{} {}", lookup.request.method, lookup.request.url.text());
             lookup.request.for_each_read(&mut |path| by.push_str(&format!(" {path}")));
+            // What stands beside the values is as much a part of what is asked by.
+            for (name, value) in &lookup.request.headers {
+                by.push_str(&format!(" {name}: {}", value.text()));
+            }
+            match &lookup.request.body {
+                BodyRule::None => {}
+                BodyRule::Json(tree) => {
+                    tree.for_each_text(&mut |text| by.push_str(&format!(" {text}")))
+                }
+                BodyRule::Form(pairs) => {
+                    for (name, value) in pairs {
+                        by.push_str(&format!(" {name}={}", value.text()));
+                    }
+                }
+            }
             by
         });
         Self {
