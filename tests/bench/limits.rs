@@ -27,8 +27,8 @@ use crate::workload::{Event, PARTITIONS};
 
 /// Commits of which C is the median.
 const COMMITS: usize = 500;
-/// Records in one batch, as in the product.
-pub(crate) const BATCH_RECORDS: usize = 1_000;
+/// Records in one batch of F2.
+const BATCH_RECORDS: usize = 1_000;
 /// Writers of a limit. The product has more by default, since it also waits for what a limit does not.
 pub(crate) const WRITERS: usize = 2;
 /// How long the drain may go without a record.

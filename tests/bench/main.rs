@@ -80,9 +80,10 @@ Limits, measured beside each repetition:
       version-guarded upsert of (key, version, amount) folded per entity, from arrays, 2 writers; of the
       records in the order in which they were made, a batch of which has one version of each invoice.
       As consumed: in the order in which K got them, so that several versions fold into one row
-  J2  the product's own statements replayed from decided plans in memory, 2 writers, no Kafka; of the
-      records in the order in which K got them, as the product gets them. With effects each of the two
-      settles what it has claimed before its next batch; the product has 4 writers and 2 settlers
+  J2  the product's own statements replayed from decided plans in memory, in batches as large as the
+      product's, 2 writers, no Kafka; of the records in the order in which K got them, as the product
+      gets them. With effects each of the two settles what it has claimed before its next batch; the
+      product has 4 writers and 2 settlers
   H   bare HTTP calls of the fake provider, as many in flight as the product has
 ";
 

@@ -12,6 +12,7 @@ use oncely::clock;
 use oncely::store::batch::{self, Chosen, Written};
 use oncely::store::settle::{self, Claiming, LaneLock, Settlement};
 use oncely::store::{self, lease, register};
+use oncely::worker::BATCH_RECORDS_MAX;
 use oncely_connectors::format;
 use oncely_core::connector::Connector;
 use oncely_core::decide::{self, EntityRow, InboxRow, Input, Known, Place, Plan};
@@ -27,7 +28,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::error::{BenchError, Result};
-use crate::limits::{BATCH_RECORDS, WRITERS, shard};
+use crate::limits::{WRITERS, shard};
 use crate::services::Database;
 use crate::workload::{Event, VALUE_BYTES, Workload};
 
@@ -120,7 +121,7 @@ fn plans(connector: &Connector, partition: i32, events: &[(i64, Event)]) -> Resu
     let mut inbox: BTreeMap<Key, InboxRow> = BTreeMap::new();
     let mut entities: BTreeMap<Key, EntityRow> = BTreeMap::new();
     let mut batches = Vec::new();
-    for chunk in events.chunks(BATCH_RECORDS) {
+    for chunk in events.chunks(BATCH_RECORDS_MAX) {
         let decoded = chunk.iter().map(|(_, event)| decode(connector, *event));
         let decoded = decoded.collect::<Result<Vec<_>>>()?;
         let inputs: Vec<Input<'_>> = chunk

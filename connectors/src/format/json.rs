@@ -41,7 +41,7 @@ pub fn parse_wanted(bytes: &[u8], wanted: &Wanted) -> Result<Value, DecodeError>
     }
     let mut tokens = Jiter::new(bytes);
     let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
-    let value = value(&mut tokens, peek, 0, Some(wanted))?;
+    let value = value(&mut tokens, peek, 0, (Some(wanted), &mut Names::new()))?;
     tokens.finish().map_err(|cause| syntax(&cause))?;
     Ok(value)
 }
@@ -51,7 +51,7 @@ fn value(
     tokens: &mut Jiter<'_>,
     peek: Peek,
     depth: usize,
-    wanted: Option<&Wanted>,
+    (wanted, names): (Option<&Wanted>, &mut Names),
 ) -> Result<Value, DecodeError> {
     match peek {
         Peek::Null => tokens.known_null().map(|()| Value::Null).map_err(|cause| syntax(&cause)),
@@ -62,8 +62,8 @@ fn value(
             let text = tokens.known_str().map_err(|cause| syntax(&cause))?;
             Ok(if wanted.is_some() { Value::text(text) } else { Value::Null })
         }
-        Peek::Array => list(tokens, depth, wanted),
-        Peek::Object => object(tokens, depth, wanted),
+        Peek::Array => list(tokens, depth, wanted, names),
+        Peek::Object => object(tokens, depth, wanted, names),
         number => self::number(tokens, number),
     }
 }
@@ -72,6 +72,7 @@ fn list(
     tokens: &mut Jiter<'_>,
     depth: usize,
     wanted: Option<&Wanted>,
+    names: &mut Names,
 ) -> Result<Value, DecodeError> {
     let depth = deeper(tokens, depth)?;
     // Whoever reads a list by its members' names gets it whole.
@@ -79,7 +80,7 @@ fn list(
     let mut items = Vec::new();
     let mut next = tokens.known_array().map_err(|cause| syntax(&cause))?;
     while let Some(peek) = next {
-        let item = value(tokens, peek, depth, wanted)?;
+        let item = value(tokens, peek, depth, (wanted, &mut *names))?;
         if wanted.is_some() {
             items.push(item);
         }
@@ -92,28 +93,35 @@ fn object(
     tokens: &mut Jiter<'_>,
     depth: usize,
     wanted: Option<&Wanted>,
+    names: &mut Names,
 ) -> Result<Value, DecodeError> {
     let depth = deeper(tokens, depth)?;
-    let mut members: Vec<Member> = Vec::new();
-    let mut names = Names::default();
+    let mut members: Vec<Member> = match wanted {
+        Some(Wanted::Members(some)) => Vec::with_capacity(some.len()),
+        Some(Wanted::Everything) | None => Vec::new(),
+    };
+    let mut own = names.begin();
     let mut next = tokens.known_object().map_err(|cause| syntax(&cause))?;
     while let Some(name) = next {
         let kept = wanted.and_then(|wanted| match wanted {
             Wanted::Everything => Some((shared_name(name), wanted)),
             Wanted::Members(_) => wanted.member(name),
         });
-        let repeated = names.add(name);
+        let repeated = names.add(&mut own, name);
         let peek = tokens.peek().map_err(|cause| syntax(&cause))?;
         let at = tokens.current_index();
         if let Some(name) = repeated {
             return Err(twice(&name, at));
         }
         match kept {
-            None => drop(value(tokens, peek, depth, None)?),
-            Some((name, inner)) => members.push((name, value(tokens, peek, depth, Some(inner))?)),
+            None => drop(value(tokens, peek, depth, (None, &mut *names))?),
+            Some((name, inner)) => {
+                members.push((name, value(tokens, peek, depth, (Some(inner), &mut *names))?));
+            }
         }
         next = tokens.next_key().map_err(|cause| syntax(&cause))?;
     }
+    names.end(&own);
     if wanted.is_none() {
         return Ok(Value::Null);
     }
@@ -130,13 +138,18 @@ fn twice(name: &str, at: usize) -> DecodeError {
     )
 }
 
-/// Names of an object's members, one behind the other. Few as a rule, and then compared one by one; of
-/// many, a hash says which.
-#[derive(Default)]
+/// Names of the members of all objects that are open, one behind the other: those of an inner object lie on those of
+/// the outer one until it ends, so that a record takes one piece of memory for them, however many objects it has.
 struct Names {
     bytes: String,
     /// Where each ends, with its beginning as a number, which tells most of them apart.
     ends: Vec<(u64, usize)>,
+}
+
+/// Where the names of one object begin. Few as a rule, and then compared one by one; of many, a hash says which.
+struct Own {
+    bytes: usize,
+    ends: usize,
     many: HashSet<Box<str>>,
 }
 
@@ -144,22 +157,36 @@ struct Names {
 const FEW_NAMES: usize = 32;
 
 impl Names {
+    fn new() -> Self {
+        Self { bytes: String::with_capacity(512), ends: Vec::with_capacity(64) }
+    }
+
+    fn begin(&self) -> Own {
+        Own { bytes: self.bytes.len(), ends: self.ends.len(), many: HashSet::new() }
+    }
+
+    fn end(&mut self, own: &Own) {
+        self.bytes.truncate(own.bytes);
+        self.ends.truncate(own.ends);
+    }
+
     /// Gives a name back that was there already.
-    fn add(&mut self, name: &str) -> Option<Box<str>> {
+    fn add(&mut self, own: &mut Own, name: &str) -> Option<Box<str>> {
         let tag = tag(name);
-        let mut start = 0;
-        for &(known, end) in &self.ends {
+        let mut start = own.bytes;
+        let few = self.ends.get(own.ends..).unwrap_or_default();
+        for &(known, end) in few {
             if known == tag && self.bytes.get(start..end) == Some(name) {
                 return Some(name.into());
             }
             start = end;
         }
-        if self.ends.len() < FEW_NAMES {
+        if few.len() < FEW_NAMES {
             self.bytes.push_str(name);
             self.ends.push((tag, self.bytes.len()));
             return None;
         }
-        if self.many.insert(name.into()) { None } else { Some(name.into()) }
+        if own.many.insert(name.into()) { None } else { Some(name.into()) }
     }
 }
 
@@ -287,10 +314,12 @@ mod tests {
             r#"{"a":[{"b":{"c":1,"c":2}}]}"#,
             r#"{"id":1,"\u0069d":2}"#,
             r#"{"":1,"":2}"#,
+            r#"{"a":{"b":1,"c":2},"d":3,"a":4}"#,
         ] {
             assert_eq!(reason(text.as_bytes()), DecodeReason::DuplicateKey, "{text}");
         }
         assert!(parse(br#"{"a":{"a":1},"A":2}"#).is_ok());
+        assert!(parse(br#"{"a":{"b":1,"c":[{"b":2},{"b":3}]},"b":4,"c":5}"#).is_ok());
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub struct FlowBounds {
 
 impl Default for FlowBounds {
     fn default() -> Self {
-        Self { records_max: 10_000, bytes_max: 32 << 20 }
+        // What four writers have at work and in their queues, and what is being decoded.
+        Self { records_max: 20_000, bytes_max: 32 << 20 }
     }
 }
 

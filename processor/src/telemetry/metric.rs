@@ -24,7 +24,7 @@ pub enum Buckets {
     EndToEnd,
     /// 1 s to 30 d: how late a repeat comes.
     Age,
-    /// 1 to 1,000 records.
+    /// 1 to 2,000 records.
     Records,
     /// 1 KiB to 4 MiB.
     Bytes,
@@ -55,7 +55,9 @@ impl Buckets {
                 1_209_600.0,
                 2_592_000.0,
             ],
-            Self::Records => &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0],
+            Self::Records => {
+                &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0]
+            }
             Self::Bytes => &[
                 1_024.0,
                 4_096.0,

@@ -89,6 +89,7 @@ pub use self::headers::{decode as read_headers, encode as write_headers};
 use self::keeper::Positions;
 use self::lane::Lane;
 pub use self::parked::{is_unreadable, reasons};
+pub use self::pipeline::BATCH_RECORDS_MAX;
 pub use self::process::Process;
 use self::report::Report;
 pub use self::run::RunError;
