@@ -133,6 +133,8 @@ codes! {
     PublishLoop = "E054",
     /// Events of one entity that wait in one connector for those of another.
     WaitsApart = "E055",
+    /// A name that is new to the database, of a connector that is not.
+    Renamed = "E056",
     /// Part of the language, but not of this version.
     NotYet = "E060",
     /// A variable that has no value here.
@@ -150,6 +152,8 @@ codes! {
     BareExpression = "W107",
     /// Versions that are waited for and that the connector never reads.
     GapNeverFilled = "W108",
+    /// Events get other ids than they had.
+    IdentityChanged = "W109",
 }
 
 impl Serialize for Code {

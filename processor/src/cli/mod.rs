@@ -26,6 +26,7 @@ mod parked;
 mod print;
 mod progress;
 mod prove;
+mod record;
 mod redrive;
 mod replay;
 mod resolve;
