@@ -255,13 +255,24 @@ pub(crate) struct Findings {
     hidden: Vec<Span>,
     /// Names of fields that stand in a map for a second time, which its tree does not have.
     pub(crate) repeated: Vec<(Span, String)>,
+    /// Fields that mistyped names of a map were probably meant as.
+    pub(crate) meant: Vec<(Span, String)>,
     /// Which field stands where.
     pub(crate) outline: Outline,
 }
 
 impl Findings {
     pub(crate) fn add(&mut self, finding: Finding) {
-        self.found.push(finding);
+        if !self.is_mistyped(&finding.fault) {
+            self.found.push(finding);
+        }
+    }
+
+    /// Whether the field that it misses is there under a mistyped name: that is told already, and one mistake.
+    fn is_mistyped(&self, fault: &Fault) -> bool {
+        let (Some(span), Some(name)) = (fault.span, &fault.missing) else { return false };
+        fault.code == Code::MissingField
+            && self.meant.iter().any(|(map, meant)| *map == span && meant == name)
     }
 
     /// Bytes that no finding may show.
