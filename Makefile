@@ -1,6 +1,8 @@
 # One place for the commands that people type. `make` alone says what there is.
 SHELL := /bin/sh
 CARGO ?= cargo
+# Programs of all crates at once: of one alone, dependencies would have other features, and be compiled once more.
+BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 .DEFAULT_GOAL := help
 .PHONY: help demo up test test-s test-others check format bench matrix soak servers
 
@@ -14,10 +16,12 @@ help: ## Show this list
 demo: ## See it work: repeats, kills, and the table at the end; flags: ARGS="--seed 7 --keep"
 	@tests/install demo
 	@tests/postgres/fetch
-	$(CARGO) run -p oncely -- demo $(ARGS)
+	$(CARGO) build --workspace --bin oncely
+	@$(BUILT)/oncely demo $(ARGS)
 
 up: servers ## Start a Kafka, a PostgreSQL and a provider to try things on, until Ctrl-C
-	$(CARGO) run -p oncely-rig --bin servers
+	$(CARGO) build --workspace --bin servers
+	@$(BUILT)/servers
 
 # Tests of servers wait more than they compute, so two halves run side by side: targets whose names begin with
 # an s (stories and soak), and all others. JOBS=1 runs one after the other.

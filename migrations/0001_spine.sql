@@ -24,6 +24,20 @@ CREATE TABLE oncely.connector (
     redrives_max  integer  NOT NULL DEFAULT 5 CHECK (redrives_max >= 0)
 );
 
+-- By which words of its file a connector's keys are made, and were made before: what is on record under the keys of
+-- other words is not found by those of now. `effect` is empty for the ids of events, which are part of every key. Workers that
+-- run such a file renew `seen_at`, so keys of these words were made until then; since `first_at` no file of the connector was
+-- without the effect.
+CREATE TABLE oncely.key_rule (
+    digest    uuid        NOT NULL,
+    first_at  timestamptz NOT NULL DEFAULT now(),
+    seen_at   timestamptz NOT NULL DEFAULT now(),
+    connector integer     NOT NULL REFERENCES oncely.connector,
+    effect    text        COLLATE "C" NOT NULL CHECK (length(effect) <= 100),
+    words     text        NOT NULL CHECK (length(words) <= 500),
+    PRIMARY KEY (connector, effect, digest)
+);
+
 -- A topic as one connector reads it; a recreated topic is another source.
 CREATE TABLE oncely.source (
     id         integer NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

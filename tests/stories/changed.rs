@@ -94,6 +94,68 @@ async fn w5_a_look_up_that_comes_with_a_new_file_finds_nothing_that_was_sent_bef
     world.check_invariants().await;
 }
 
+/// Under its new name it knows nothing of what it did under the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r27_a_connector_by_a_new_name_does_not_do_all_again() {
+    let mut world = World::plan(Wiring::invoices("named").effects([charge()])).start().await;
+    world.run().await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    world.stop_all().await;
+    let before = world.wiring.name.clone();
+    world.wiring.name = format!("{before}-anew");
+    world.write_wiring();
+    let checked = world.oncely(&["validate", "--live"]).await;
+    assert_eq!((checked.code, &checked.json["findings"][0]["code"]), (Some(78), &"E056".into()));
+    let refused = world.spawn(&[]);
+    assert_eq!(world.workers[refused].wait_exit(BOUND).await, Some(78));
+    let log = world.workers[refused].log();
+    assert!(log.contains("error[E056]") && log.contains(&format!("`scope: {before}`")), "{log}");
+    // As it says.
+    world.wiring.decode = format!("{{ format: json }}\nscope: {before}").leak();
+    world.write_wiring();
+    assert!(world.oncely(&["validate", "--live"]).await.ok);
+    world.run().await;
+    world.pay_many(5, 2, 2).await;
+    world.settled().await;
+    assert_eq!(world.provider.counts().applied, 6);
+    world.check_invariants().await;
+}
+
+/// What is read again by other ids is done again: a rewind is told so, and a file as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r27_a_rewind_goes_behind_no_change_of_identity_unasked() {
+    let mut world = World::plan(Wiring::invoices("other-ids").effects([charge()])).start().await;
+    world.run().await;
+    world.pay_many(1, 4, 2).await;
+    world.settled().await;
+    world.stop_all().await;
+    let (name, identity) = (world.wiring.name.clone(), world.wiring.identity);
+    world.wiring.identity = "{ id: event.id, fingerprint: [event.type] }";
+    world.write_wiring();
+    let checked = world.oncely(&["validate", "--live"]).await;
+    assert!(checked.ok && checked.json["findings"][0]["code"] == "W109", "{checked:?}");
+    let worker = world.run().await;
+    assert!(world.workers[worker].log().contains("events get other ids than they had"));
+    let rewind = ["rewind", &name, "--to", "earliest", "--reason", "x"];
+    let refused = world.oncely(&[&rewind[..], &["--yes"]].concat()).await;
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.errors.contains("tenant `event.account`"), "{refused:?}");
+    let preview = world.oncely(&[&rewind[..], &["--as-new"]].concat()).await;
+    assert!(preview.ok && preview.json["done"] == false, "{preview:?}");
+    assert_eq!(preview.json["partitions"][0]["goes_back_to"], 0);
+    // With the file of before all is known again.
+    world.stop_all().await;
+    world.wiring.identity = identity;
+    world.write_wiring();
+    world.run().await;
+    world.stop_sampling().await;
+    world.overrides_many(&rewind[..4], 2).await;
+    world.settled().await;
+    assert_eq!(world.provider.counts().applied, 4);
+    world.check_invariants().await;
+}
+
 /// A key that is made otherwise than it was tells nothing of what was done under the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r27_what_is_on_record_under_another_key_is_not_missing() {

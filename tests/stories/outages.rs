@@ -334,3 +334,59 @@ async fn h8_a_provider_that_cannot_be_asked_is_not_taken_for_one_that_found_noth
     assert_eq!(world.count(silent).await, 22);
     world.check_invariants().await;
 }
+
+/// What is held tries nothing: of an effect of which no more than that is left, an open circuit is no news, and what
+/// comes next finds out that the provider is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_circuit_of_an_effect_of_which_all_is_held_is_no_news() {
+    let mut world = World::plan(Wiring::invoices("all-held").effects([note()])).start().await;
+    let worker = world.run().await;
+    // As many in a row as open a circuit, and some that find it open.
+    let lost = 22;
+    world.provider.fail(Rule::times(lost, Fault::CloseAfter).to("/plain/notes"));
+    for name in world.pay_many(1, 22, 2).await {
+        world.owe("note", &name, Ending::Assumed);
+    }
+    let circuits = "SELECT count(*) FROM oncely.circuit WHERE effect = 'note' AND cause = 'outage'";
+    world.until_count("an open circuit", circuits, 1).await;
+    world.until("all to be held", async || world.effects_in("held").await == 22).await;
+    let open = "oncely_effect_circuit_open";
+    world.until("no news", async || world.workers[worker].metric(open, "note").await == 0.0).await;
+    assert_eq!(world.count(circuits).await, 1, "it is open all the same");
+    assert!(world.workers[worker].is_ready().await);
+    world.pay_many(23, 4, 2).await;
+    world.until("what came next", async || world.effects_in("done").await == 4).await;
+    world.until_count("it to be closed", circuits, 0).await;
+    world.overrides_many(&["effects", "resolve", "--effect", "note", "--as", "done"], 22).await;
+    world.settled().await;
+    world.check_invariants().await;
+}
+
+/// The heartbeat has its session, and so it lives; others have none. Who, is said where an operator looks first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_with_too_few_connections_is_not_ready_and_says_whose_are_missing() {
+    let mut world = World::plan(Wiring::invoices("few").effects([charge()])).start().await;
+    let role = format!("\"{}\"", world.wiring.name);
+    let grants =
+        include_str!("../../deploy/grants.sql").replace("TO processor", &format!("TO {role}"));
+    world.sql(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 4; {grants}")).await;
+    let url = world.postgres().url(&world.name);
+    let url = url.replace("//postgres@", &format!("//{}@", world.wiring.name));
+    world.pay_many(1, 4, 2).await;
+    let worker = world.spawn(&[("ONCELY_DATABASE_URL", &url)]);
+    let told = async || match world.workers[worker].get("/healthz/ready").await {
+        Some((503, text)) => text,
+        Some(_) | None => String::new(),
+    };
+    let named = "the database is away for ";
+    world.until("parts without a session", async || told().await.contains(named)).await;
+    let text = told().await;
+    assert!(text.contains("53300"), "{text}");
+    let live = world.workers[worker].get("/healthz/live").await.map(|(code, _)| code);
+    assert_eq!(live, Some(200), "a restart would mend nothing");
+    world.sql(&format!("ALTER ROLE {role} CONNECTION LIMIT -1")).await;
+    world.wait_ready(worker).await;
+    world.settled().await;
+    world.check_invariants().await;
+    world.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}

@@ -133,6 +133,8 @@ codes! {
     PublishLoop = "E054",
     /// Events of one entity that wait in one connector for those of another.
     WaitsApart = "E055",
+    /// A name that is new to the database, of a connector that is not.
+    Renamed = "E056",
     /// Part of the language, but not of this version.
     NotYet = "E060",
     /// A variable that has no value here.
@@ -150,6 +152,8 @@ codes! {
     BareExpression = "W107",
     /// Versions that are waited for and that the connector never reads.
     GapNeverFilled = "W108",
+    /// Events get other ids than they had.
+    IdentityChanged = "W109",
 }
 
 impl Serialize for Code {
@@ -251,13 +255,24 @@ pub(crate) struct Findings {
     hidden: Vec<Span>,
     /// Names of fields that stand in a map for a second time, which its tree does not have.
     pub(crate) repeated: Vec<(Span, String)>,
+    /// Fields that mistyped names of a map were probably meant as.
+    pub(crate) meant: Vec<(Span, String)>,
     /// Which field stands where.
     pub(crate) outline: Outline,
 }
 
 impl Findings {
     pub(crate) fn add(&mut self, finding: Finding) {
-        self.found.push(finding);
+        if !self.is_mistyped(&finding.fault) {
+            self.found.push(finding);
+        }
+    }
+
+    /// Whether the field that it misses is there under a mistyped name: that is told already, and one mistake.
+    fn is_mistyped(&self, fault: &Fault) -> bool {
+        let (Some(span), Some(name)) = (fault.span, &fault.missing) else { return false };
+        fault.code == Code::MissingField
+            && self.meant.iter().any(|(map, meant)| *map == span && meant == name)
     }
 
     /// Bytes that no finding may show.

@@ -54,6 +54,21 @@ struct Places {
     group: Option<Diagnostic>,
     /// That of the scope, else that of the name which is one as well.
     scope: Option<Diagnostic>,
+    /// Where the name stands that is the scope as well, since the file says none.
+    name_as_scope: Option<Diagnostic>,
+    identity: Option<Diagnostic>,
+}
+
+impl Compiled {
+    /// A finding about the name, as far as keys are made of it: `None` where the file says a `scope`.
+    pub fn of_name(&self) -> Option<Diagnostic> {
+        self.places.name_as_scope.clone()
+    }
+
+    /// A finding about how events get their ids.
+    pub fn of_identity(&self) -> Option<Diagnostic> {
+        self.places.identity.clone()
+    }
 }
 
 /// How references without a value are taken.
@@ -214,6 +229,9 @@ fn compile_into(
     places.group = placed(group.or(raw.connector.span()), Code::GroupTaken);
     let scope = raw.scope.as_ref().and_then(read::Field::span);
     places.scope = placed(scope.or(raw.connector.span()), Code::WaitsApart);
+    let name = raw.connector.span().filter(|_| scope.is_none());
+    places.name_as_scope = placed(name, Code::Renamed);
+    places.identity = placed(raw.identity.span(), Code::IdentityChanged);
     if made.is_none() && !findings.has_errors() {
         // A check that gives nothing has to say why; this is the net below them.
         findings.add(

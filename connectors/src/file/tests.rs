@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod mail;
+mod marks;
 mod remedies;
 mod together;
 

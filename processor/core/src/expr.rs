@@ -252,6 +252,15 @@ impl Expr {
         self.entered.is_empty() && self.reads.iter().all(|path| path.root == Root::Meta)
     }
 
+    /// The kind of value that it gives for every event for which it gives one, where its form alone says so.
+    pub fn kind(&self) -> Option<Kind> {
+        match &self.code {
+            Code::Path(_) => None,
+            Code::Entered(_) => Some(Kind::Bool),
+            Code::Cel(program) => program.kind(),
+        }
+    }
+
     /// The path, when it is one and nothing else.
     pub fn as_path(&self) -> Option<&Path> {
         match &self.code {

@@ -6,6 +6,7 @@
 //! - [`value`], [`key`], [`fingerprint`]: what an event is made of and what "the same" means
 //! - [`expr`], [`template`]: what connector files say about events
 //! - [`connector`]: a connector, checked and compiled
+//! - [`key_rule`]: by which words of a connector file keys are made
 //! - [`event`]: a record with its identity; [`render`]: the request that an event makes
 //! - [`effect`]: requests, outcomes, and what follows from them
 //! - [`failover`]: a database that is another one than before
@@ -33,6 +34,7 @@ pub mod expr;
 pub mod failover;
 pub mod fingerprint;
 pub mod key;
+pub mod key_rule;
 pub mod progress;
 pub mod render;
 pub mod template;

@@ -322,7 +322,7 @@ pub struct TextNode {
 #[derive(Debug)]
 enum NodeCode {
     Value(Expr),
-    Expression(Box<Jinja>),
+    Expression { jinja: Box<Jinja>, text: Box<str> },
     Text(Template),
 }
 
@@ -343,7 +343,8 @@ impl TextNode {
         }
         let mut jinja = Jinja::expression(inside)?;
         let reads = std::mem::take(&mut jinja.reads).into_iter().collect();
-        Ok(Self { code: NodeCode::Expression(Box::new(jinja)), reads })
+        let code = NodeCode::Expression { jinja: Box::new(jinja), text: inside.trim().into() };
+        Ok(Self { code, reads })
     }
 
     /// A node that gives the template's text, whatever it consists of.
@@ -360,7 +361,7 @@ impl TextNode {
                 let absent = |_| RenderError::Absent { path: expr.text().into() };
                 expr.eval(scope).map_err(absent)
             }
-            NodeCode::Expression(jinja) => jinja.eval(scope),
+            NodeCode::Expression { jinja, .. } => jinja.eval(scope),
             NodeCode::Text(template) => template.render(scope).map(Value::text),
         }
     }
@@ -368,17 +369,27 @@ impl TextNode {
     pub fn reads(&self) -> &[Path] {
         &self.reads
     }
+
+    /// As it is written, of a single `{{ expression }}` the expression.
+    fn text(&self) -> &str {
+        match &self.code {
+            NodeCode::Value(expr) => expr.text(),
+            NodeCode::Expression { text, .. } => text,
+            NodeCode::Text(template) => template.text(),
+        }
+    }
 }
 
 impl TextTree {
-    /// Calls `visit` with its names and literal texts, in order; not with what stands inside of a single `{{ }}`.
+    /// Calls `visit` with all that it consists of, in order: names, texts as they are written, other values.
     pub fn for_each_text(&self, visit: &mut dyn FnMut(&str)) {
         match self {
-            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Decimal(_) => {}
-            Self::Text(TextNode { code: NodeCode::Text(text), .. }) | Self::Line(text) => {
-                visit(text.text());
-            }
-            Self::Text(_) => {}
+            Self::Null => visit("null"),
+            Self::Bool(value) => visit(if *value { "true" } else { "false" }),
+            Self::Int(number) => visit(&number.to_string()),
+            Self::Decimal(number) => visit(number.as_str()),
+            Self::Text(node) => visit(node.text()),
+            Self::Line(template) => visit(template.text()),
             Self::List(items) => items.iter().for_each(|item| item.for_each_text(visit)),
             Self::Object(members) => {
                 for (name, value) in members {

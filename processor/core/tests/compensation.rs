@@ -19,6 +19,7 @@ use oncely_core::connector::Connector;
 use oncely_core::decide::{
     EffectNew, EffectRow, EntityRow, Input, Known, Place, Plan, decide, undone_keys,
 };
+use oncely_core::effect::next::Why;
 use oncely_core::effect::order::{OpenEffect, Turn, awake};
 use oncely_core::effect::status::Status;
 use oncely_core::event::{Event, identify};
@@ -115,7 +116,30 @@ fn r39_where_a_charge_may_be_forgotten_a_person_is_asked() {
     known.entities.insert(lane, EntityRow { event: events[0].key, version: 1, state });
     known.forgetful.insert(lane);
     let (_, plan) = decided(&connector, &[("cancelled", 2)], known);
-    assert_eq!(of(&plan, 1).1.turn, Turn::Hold);
+    assert_eq!(of(&plan, 1).1.turn, Turn::Hold(Why::UndoneForgotten));
+}
+
+#[test]
+fn r39_where_a_charge_may_be_known_by_another_key_a_person_is_asked() {
+    let connector = connector();
+    let (events, paid) = decided(&connector, &[("paid", 1)], Known::default());
+    let lane = events[0].entity.as_ref().unwrap().key;
+    let refund = |rekeyed: (Key, usize), charge: Option<EffectRow>| {
+        let mut known = Known::default();
+        let state = Arc::from("paid");
+        known.entities.insert(lane, EntityRow { event: events[0].key, version: 1, state });
+        known.rekeyed.insert(rekeyed);
+        known.effects.extend(charge.map(|row| (*of(&paid, 0).0, row)));
+        let (_, plan) = decided(&connector, &[("cancelled", 2)], known);
+        of(&plan, 1).1.turn
+    };
+    assert_eq!(refund((lane, 0), None), Turn::Hold(Why::UndoneRekeyed));
+    // What is on record under the key of now is what it undoes; other entities and other effects are no matter of it.
+    let request_hash = of(&paid, 0).1.request_hash;
+    let done = EffectRow { status: Status::Done, request_hash };
+    assert_eq!(refund((lane, 0), Some(done)), Turn::Ready);
+    assert_eq!(refund((events[0].key, 0), None), Turn::Skip);
+    assert_eq!(refund((lane, 1), None), Turn::Skip);
 }
 
 #[test]

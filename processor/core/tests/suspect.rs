@@ -15,6 +15,7 @@ use oncely_core::connector::{Connector, EffectBody, EffectRule, LedgerRule, OnIn
 use oncely_core::decide::{
     EffectNew, EffectRow, Ending, EntityRow, InboxRow, Input, Known, Place, Plan, decide,
 };
+use oncely_core::effect::next::Why;
 use oncely_core::effect::order::Turn;
 use oncely_core::effect::status::Status;
 use oncely_core::event::{Event, identify};
@@ -99,7 +100,7 @@ fn w10_r39_what_it_undoes_may_be_forgotten() {
     let connector = connector();
     let cancelled = |in_doubt| decided(&connector, ("cancelled", 2), None, in_doubt, &[]);
     assert_eq!(turns(&cancelled(false)), [(1, Turn::Skip, false)]);
-    assert_eq!(turns(&cancelled(true)), [(1, Turn::Hold, true)]);
+    assert_eq!(turns(&cancelled(true)), [(1, Turn::Hold(Why::UndoneForgotten), true)]);
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn w10_an_event_that_comes_late_now_may_have_come_in_time() {
     };
     assert_eq!(turns(&paid(false, &[])), []);
     let plan = paid(true, &[]);
-    assert_eq!(turns(&plan), [(0, Turn::Hold, true)]);
+    assert_eq!(turns(&plan), [(0, Turn::Hold(Why::OwedBefore), true)]);
     assert_eq!(plan.decisions[0].ending, Ending::Stale);
     let (key, new): (&Key, &EffectNew) = plan.effects.first_key_value().unwrap();
     assert_eq!(plan.decisions[0].effects, [*key], "its position waits for it");
@@ -133,7 +134,7 @@ fn w10_an_event_that_leads_nowhere_now_may_have_led_somewhere() {
     let paid = |in_doubt| decided(&connector, ("paid", 3), Some(("cancelled", 2)), in_doubt, &[]);
     assert_eq!(turns(&paid(false)), []);
     let plan = paid(true);
-    assert_eq!(turns(&plan), [(0, Turn::Hold, true)]);
+    assert_eq!(turns(&plan), [(0, Turn::Hold(Why::OwedBefore), true)]);
     assert_eq!(plan.decisions[0].ending, Ending::Ignored);
     assert!(plan.entities.is_empty(), "its order stays where it is");
 }
@@ -147,7 +148,7 @@ fn w10_what_comes_after_a_call_that_may_be_forgotten_goes_with_it() {
     let plan = decided(&connector, ("paid", 1), Some(("cancelled", 2)), true, &[]);
     let mut turns = turns(&plan);
     turns.sort_by_key(|(rule, ..)| *rule);
-    assert_eq!(turns, [(0, Turn::Hold, true), (1, Turn::Blocked, true)]);
+    assert_eq!(turns, [(0, Turn::Hold(Why::OwedBefore), true), (1, Turn::Blocked, true)]);
     assert_eq!(plan.payloads.len(), 1, "it is rendered when the first one is done");
     let moved = plan.payloads[0].moved.as_ref().unwrap();
     assert_eq!((&*moved.from, &*moved.to), ("open", "paid"));
@@ -169,7 +170,7 @@ fn w10_what_comes_after_another_events_effect_is_held_as_well() {
     // The charge is on record: another event has it, so it is no word on this one's.
     let on_record = [(*key, EffectRow { status: Status::Done, request_hash: new.request_hash })];
     assert_eq!(turns(&paid(false, &on_record)), []);
-    assert_eq!(turns(&paid(true, &on_record)), [(1, Turn::Hold, true)]);
+    assert_eq!(turns(&paid(true, &on_record)), [(1, Turn::Hold(Why::OwedBefore), true)]);
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn w10_r39_an_event_that_moves_otherwise_now_may_have_owed_more() {
     let cancelled = |stands, in_doubt| decided(&connector, ("cancelled", 2), stands, in_doubt, &[]);
     // Read before what it came after: its refund may have gone.
     assert_eq!(turns(&cancelled(None, false)), []);
-    assert_eq!(turns(&cancelled(None, true)), [(1, Turn::Hold, true)]);
+    assert_eq!(turns(&cancelled(None, true)), [(1, Turn::Hold(Why::OwedBefore), true)]);
     assert_eq!(cancelled(None, true).decisions[0].ending, Ending::Applied);
     // Read right after that it can have moved in no other way.
     let stands = Some(("open", 1));
@@ -195,7 +196,7 @@ fn w10_what_came_too_late_before_anything_was_lost_owes_nothing() {
     let paid = |settle: fn(&mut Known, &Event)| {
         decided_with(&connector, ("paid", 1), Some(("cancelled", 2)), true, &[], settle)
     };
-    assert_eq!(turns(&paid(|_, _| ())), [(0, Turn::Hold, true)]);
+    assert_eq!(turns(&paid(|_, _| ())), [(0, Turn::Hold(Why::OwedBefore), true)]);
     let plan = paid(|known, event| assert!(known.late.insert(event.key)));
     assert_eq!(turns(&plan), []);
     assert_eq!(plan.decisions[0].ending, Ending::Stale);

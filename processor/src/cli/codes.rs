@@ -174,6 +174,13 @@ pub(super) const fn explanation(code: Code) -> &'static str {
              waited for says nothing of that one's lag. Let one connector read the topics of both, or have events \
              apply at once."
         }
+        Code::Renamed => {
+            "Found with the database alone (`validate --live`, `run`): the connector's name is new there, the file says no \
+             `scope`, and another connector, of none of the files given, has read one of its topics with effects of the \
+             same ids, or in its consumer group. Ids and keys are made of the scope, which is the name unless stated: \
+             under a new one nothing is known, and whatever the topic still has runs again. Keep the old one with \
+             `scope: <old name>`. A connector of its own says so by `scope: <its name>`."
+        }
         Code::NotYet => {
             "It is part of the language, but this version does nothing with it, and refuses it: a \
              rule that silently does not hold is worse. The finding says what to use instead. \
@@ -212,6 +219,12 @@ pub(super) const fn explanation(code: Code) -> &'static str {
             "With `on_gap: { wait: … }` an event waits for every version below its own. Versions of records \
              that `match` leaves out never come, so what follows them waits its whole time, each time. \
              Read those records as well (and `on_invalid: ignore` them), or let later versions apply."
+        }
+        Code::IdentityChanged => {
+            "Found with the database alone (`validate --live`, `run`): `identity.tenant`, `identity.id` or the scope reads \
+             otherwise than in the file that ran last. Events get other keys by it, and so do their effects: a record that \
+             is read again, since its offset was not committed or after a rewind, is a new event, and what it owes happens \
+             once more. Deploy it when all that was read is decided and done, and rewind to no time before it."
         }
     }
 }

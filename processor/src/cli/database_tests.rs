@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::answer::{Answer, Output};
 use super::*;
 
+mod key_rules;
 mod names;
 
 /// A cluster with the schema in it, and a runtime to talk to it.

@@ -16,7 +16,7 @@ use crate::store::{Connection, StoreError};
 pub(super) enum Deferred {
     /// List them, those first whose time comes next
     #[command(after_help = "\
-An event that waits for a version goes by itself: when that has come, or at its time, as the
+An event that waits for a version goes by itself: when that has come, or at its time, as the \
 connector's `on_gap` says. One behind a parked record goes when that is released or discarded.
 
 Examples:
@@ -28,9 +28,9 @@ Examples:
     #[command(
         override_usage = "oncely deferred release [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
         after_help = "\
-What follows is what the connector's `on_gap` says of one whose time has come: it applies over
-the gap, or is quarantined; those behind it without another gap go with it, and those that wait
-before it on its entity go first, in the same way. What stands behind a parked record is let go
+What follows is what the connector's `on_gap` says of one whose time has come: it applies over \
+the gap, or is quarantined; those behind it without another gap go with it, and those that wait \
+before it on its entity go first, in the same way. What stands behind a parked record is let go \
 by `oncely quarantine release` or `discard`.
 
 Examples:

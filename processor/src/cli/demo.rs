@@ -194,7 +194,13 @@ fn left_up(finished: &Finished) -> String {
     let connector = finished.connector();
     text.push_str(&format!("  oncely explain in_0300:invoice.paid --connector {connector}\n"));
     text.push_str(&format!("  oncely effects list --connector {connector} --limit 10\n"));
-    text.push_str("  oncely progress list\n\n");
+    text.push_str("  oncely progress list\n");
+    for (worker, http) in finished.served() {
+        text.push_str(&format!(
+            "  curl -s http://{http}/metrics    # {worker}; and /healthz/ready\n"
+        ));
+    }
+    text.push('\n');
     text.push_str(&format!("connector file and logs: {}\n", finished.dir().display()));
     text.push_str("Ctrl-C ends it and takes everything away");
     text

@@ -40,17 +40,17 @@ Examples:
     #[command(
         override_usage = "oncely effects resolve [OPTIONS] --as <WORD> --reason <TEXT> <KEY... | FILTERS | --all>",
         after_help = "\
-A person's word ends unknown. What was seen before stays in the audit row and in the attempts.
-A claim counts once its worker is dead. An orphaned effect is tried by nobody: it can be done,
+A person's word ends unknown. What was seen before stays in the audit row and in the attempts. \
+A claim counts once its worker is dead. An orphaned effect is tried by nobody: it can be done, \
 rejected or skipped.
   done       it has happened: later effects go on
   retry      it has not: it is sent again now, with the same key and the same bytes
   lookup     ask the provider now, where the file has a `lookup` for it
   rejected   it will not happen: a dead letter; effects after it are skipped
   skipped    it is not wanted: effects after it are skipped as well
-Filters mean held effects only, unless --state says otherwise; with --orphaned or --never-sent they mean
-whatever is open. Each effect is resolved by itself, oldest
-first, with an audit row of its own; one that cannot be, that was tried or changed since it was listed,
+Filters mean held effects only, unless --state says otherwise; with --orphaned or --never-sent they mean \
+whatever is open. Each effect is resolved by itself, oldest \
+first, with an audit row of its own; one that cannot be, that was tried or changed since it was listed, \
 or whose lane is locked is left as it is, and the answer says why.
 
 Examples:

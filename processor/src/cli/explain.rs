@@ -30,8 +30,9 @@ struct Found {
     connector: String,
     tenant: String,
     event: Key,
-    /// The number of the parked record, where it is a second content that a person has released.
-    released: Option<i64>,
+    /// The number of the parked record, where it is a second content that a person has released, and the command that
+    /// shows it.
+    released: Option<(i64, &'static str)>,
     timeline: Timeline,
 }
 
@@ -101,10 +102,12 @@ impl Explain {
                 };
                 found.push(life(event, None, &history));
                 // What was released beside it owes effects of its own.
-                for (number, event) in history.released() {
+                for (parked, event) in history.released() {
+                    let list = if parked.kind == "quarantine" { "quarantine" } else { "dlq" };
+                    let shown_by = (parked.id, list);
                     let history = events::history(connection, tenant, event).await?;
                     if !history.is_empty() {
-                        found.push(life(event, Some(number), &history));
+                        found.push(life(event, Some(shown_by), &history));
                     }
                 }
             }
@@ -152,8 +155,8 @@ impl Explain {
                 text.push('\n');
             }
             let id = super::effects::id(&found.tenant, &self.business_id);
-            let second = found.released.map_or_else(String::new, |number| {
-                format!(" (another content, released: oncely quarantine show {number})")
+            let second = found.released.map_or_else(String::new, |(number, list)| {
+                format!(" (another content, released: oncely {list} show {number})")
             });
             text.push_str(&format!("{}: {}{second}\n", found.connector, shown(&id)));
             text.push_str(&found.timeline.text());
@@ -178,7 +181,7 @@ impl Explain {
                     "connector": found.connector,
                     "tenant": found.tenant,
                     "event": found.event.to_string(),
-                    "released": found.released,
+                    "released": found.released.map(|(number, _)| number),
                     "timeline": entries.collect::<Vec<_>>(),
                     "verdict": found.timeline.verdict,
                     "open": found.timeline.open,

@@ -16,9 +16,9 @@ const ROWS_MAX: i64 = 1_000;
 pub(super) enum Failover {
     /// List the servers that the database was found on, newest first
     #[command(after_help = "\
-A standby that takes over writes another timeline. If it lacked commits that were acknowledged,
-what was done after `lost since` may be forgotten: positions went back to what is on record, and
-what may have been sent is repeated by its key, asked for, or held. Where a failover keeps all
+A standby that takes over writes another timeline. If it lacked commits that were acknowledged, \
+what was done after `lost since` may be forgotten: positions went back to what is on record, and \
+what may have been sent is repeated by its key, asked for, or held. Where a failover keeps all \
 commits, set ONCELY_DATABASE_FAILOVER=lossless.
 
 Examples:

@@ -25,7 +25,10 @@ impl Help {
             if let Some(code) = code(topic) {
                 let (code, text) = (code.as_str(), explanation(code));
                 let json = json!({ "code": code, "explanation": text });
-                return Ok(Answer::new(format!("{code}\n\n{}", wrapped(text)), json));
+                return Ok(Answer::new(
+                    format!("{code}\n\n{}", wrapped(text, WIDTH).join("\n")),
+                    json,
+                ));
             }
         }
         let mut command = super::Cli::command();
@@ -53,35 +56,43 @@ fn no_topic(name: &str, commands: &[String]) -> String {
     }
 }
 
+/// Columns of a line of help: those of the narrowest terminal that people have.
+const WIDTH: usize = 80;
+
 fn settings() -> Answer {
-    let rows = SETTINGS.iter().map(|(name, default, meaning)| {
-        vec![(*name).to_owned(), (*default).to_owned(), (*meaning).to_owned()]
-    });
-    let mut text = super::answer::table(&["setting", "default", "meaning"], rows.collect());
-    text.push_str(
-        "\nFlags win over the environment, which wins over --config FILE. NAME_FILE names a file \
-         that\nholds the value. ONCELY_KAFKA__SASL_PASSWORD_FILE=/run/secrets/kafka sets \
-         sasl.password.\n",
-    );
+    let longest = SETTINGS.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let indent = longest.saturating_add(2);
+    let mut text = String::new();
+    for (name, default, meaning) in SETTINGS {
+        let default = if default.is_empty() { "" } else { &format!(" [default: {default}]") };
+        let lines = wrapped(&format!("{meaning}{default}"), WIDTH.saturating_sub(indent));
+        for (at, line) in lines.into_iter().enumerate() {
+            let name = if at == 0 { name } else { "" };
+            text.push_str(&format!("{name:indent$}{line}\n"));
+        }
+    }
+    let flags = "Flags win over the environment, which wins over --config FILE. NAME_FILE names a file that holds \
+                 the value: ONCELY_KAFKA__SASL_PASSWORD_FILE=/run/secrets/kafka sets sasl.password.";
+    text.push_str(&format!("\n{}\n", wrapped(flags, WIDTH).join("\n")));
     let rows = SETTINGS.iter().map(
         |(name, default, meaning)| json!({ "name": name, "default": default, "meaning": meaning }),
     );
     Answer::new(text, json!({ "settings": rows.collect::<Vec<_>>() }))
 }
 
-/// Lines of at most 80 characters.
-fn wrapped(text: &str) -> String {
+/// Lines of at most so many characters; a longer word has a line of its own.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let Some(line) = lines.last_mut() else { continue };
         if line.is_empty() {
             line.push_str(word);
-        } else if line.len().saturating_add(word.len()) < 80 {
+        } else if line.len().saturating_add(word.len()) < width {
             line.push(' ');
             line.push_str(word);
         } else {
             lines.push(word.to_owned());
         }
     }
-    lines.join("\n")
+    lines
 }

@@ -26,6 +26,7 @@ mod parked;
 mod print;
 mod progress;
 mod prove;
+mod record;
 mod redrive;
 mod replay;
 mod resolve;
@@ -62,7 +63,7 @@ Exit codes:
   69  the database or the brokers are away: the same may succeed later
   78  to be put right by a person: a setting or a connector file, or the database, role, schema,
       right or port that a setting names
-With --output json an error is one line on standard error: {\"error\": {\"message\", \"causes\", \"exit\",
+With --output json an error is one line on standard error: {\"error\": {\"message\", \"causes\", \"exit\", \
 \"exit_code\"}}, with `errors` where settings and `findings` where connector files are wrong.";
 
 /// Consume Kafka so that each business event has its effect once
@@ -102,8 +103,8 @@ Examples:
     Test(test::Test),
     /// Let a process die at every crash point, and see what becomes of each effect
     #[command(after_help = "\
-The connector's own rules and sample events, a private database and broker, and a provider that
-this program plays; nobody else is called, and no secret is needed. Exit code 1 when an effect
+The connector's own rules and sample events, a private database and broker, and a provider that \
+this program plays; nobody else is called, and no secret is needed. Exit code 1 when an effect \
 took place twice, was lost, or was counted as done without having taken place.
 
 Examples:
@@ -121,7 +122,7 @@ Examples:
     Run(run::Run),
     /// See it work: events, repeats, faults and kills, and a table of what took place
     #[command(after_help = "\
-Needs no services: broker, database and provider are its own, and gone at the end. Exit code 1
+Needs no services: broker, database and provider are its own, and gone at the end. Exit code 1 \
 when any number is wrong.
 
 Examples:
@@ -213,7 +214,7 @@ more:
   missing      what the file owes as it is now, and is not on record: an effect that was added later
   rerun=ID     that effect once more, as a new generation under a key of its own; once for each
                --request, and only after the original has come to its end
-What is added keeps the order of its entity: later events wait for it. It has an audit row for
+What is added keeps the order of its entity: later events wait for it. It has an audit row for \
 each event. Without --yes the counts are shown first; --dry-run only shows them.
 
 Examples:
@@ -225,9 +226,9 @@ Examples:
     Replay(replay::Replay),
     /// Read a connector's topics once more from an earlier place; a preview, unless --yes is given
     #[command(after_help = "\
-The position goes back and gets a new epoch; processors that run notice within seconds. Records
-whose id is on record are absorbed as repeats; what is not on record runs. A position never goes
-forward by this, so no record is passed over. An event older than `retention.dedupe` is set
+The position goes back and gets a new epoch; processors that run notice within seconds. Records \
+whose id is on record are absorbed as repeats; what is not on record runs. A position never goes \
+forward by this, so no record is passed over. An event older than `retention.dedupe` is set \
 aside, not run.
 
 Examples:

@@ -29,7 +29,7 @@ Examples:
     #[command(
         override_usage = "oncely outbox retry [OPTIONS] --reason <TEXT> <FILTERS | --all>",
         after_help = "\
-They are sent in their old places, before what waits behind them, and with the same message id.
+They are sent in their old places, before what waits behind them, and with the same message id. \
 To give one up, resolve its effect: oncely effects resolve KEY --as skipped.
 
 Examples:

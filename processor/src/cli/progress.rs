@@ -19,8 +19,8 @@ use crate::store::{Connection, StoreError};
 pub(super) enum Progress {
     /// List positions
     #[command(after_help = "\
-A topic that was deleted and made again stands here twice, under two ids. The end of each topic is
-asked of Kafka; the lag counts records, and so includes those that are read and not finished. The
+A topic that was deleted and made again stands here twice, under two ids. The end of each topic is \
+asked of Kafka; the lag counts records, and so includes those that are read and not finished. The \
 holder is the worker that reads the partition: its host, and the beginning of its id.
 
 Examples:
@@ -42,7 +42,7 @@ Examples:
         override_usage = "oncely progress accept [OPTIONS] --group <GROUP> --topic <TOPIC> --at <WHERE> --reason <TEXT>\n  \
                         <--partition <PARTITION> | --all>",
         after_help = "\
-A partition stops when it is not what was read before: the topic was deleted and made again, or
+A partition stops when it is not what was read before: the topic was deleted and made again, or \
 records were lost. Accepting raises the epoch of the position and goes on
   --at earliest   with the first record that is there: what was seen before is a duplicate
   --at latest     after the last one: what is there now is never looked at

@@ -35,10 +35,10 @@ Examples:
     #[command(
         override_usage = "oncely dlq redrive [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
         after_help = "\
-Records are decided again by the running workers of their connector, by its file as it is now,
-with their own business ids. One whose entity has moved on meanwhile is stale. A rejected effect
-is tried again under its own key, with the same bytes, and what was skipped because of it waits
-for it again, its compensation as well. What is suspect may have been done already: as its rule
+Records are decided again by the running workers of their connector, by its file as it is now, \
+with their own business ids. One whose entity has moved on meanwhile is stale. A rejected effect \
+is tried again under its own key, with the same bytes, and what was skipped because of it waits \
+for it again, its compensation as well. What is suspect may have been done already: as its rule \
 for unknown outcomes says, it is repeated by its key, asked for, or held.
 
 Examples:
@@ -63,7 +63,7 @@ Examples:
 pub(super) enum Quarantine {
     /// List what is in quarantine, newest first
     #[command(after_help = "\
-A conflict has the business id of an event that is on record, and another content. The other
+A conflict has the business id of an event that is on record, and another content. The other \
 causes say what the state of its entity did not allow.
 
 Examples:
@@ -72,7 +72,7 @@ Examples:
     List(List),
     /// Show one; of a conflict both contents and both fingerprints
     #[command(after_help = "\
-Of a conflict, what is known under its id stands beside it, line by line, as long as its bytes
+Of a conflict, what is known under its id stands beside it, line by line, as long as its bytes \
 are kept; afterwards the place is named where it was read.
 
 Examples:
@@ -86,9 +86,9 @@ Examples:
     #[command(
         override_usage = "oncely quarantine release [OPTIONS] --reason <TEXT> <NUMBER... | FILTERS | --all>",
         after_help = "\
-A conflict is run beside what is known under its id: its effects are owed under their own keys,
-and one that was done under such a key with another request is not done once more. It takes the
-place of the event that set its very version; where its entity has moved on meanwhile it is
+A conflict is run beside what is known under its id: its effects are owed under their own keys, \
+and one that was done under such a key with another request is not done once more. It takes the \
+place of the event that set its very version; where its entity has moved on meanwhile it is \
 stale. Other records are decided again.
 
 Examples:

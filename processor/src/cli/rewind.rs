@@ -3,11 +3,12 @@
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
-use super::answer::{Answer, counted, whole_table};
+use super::answer::{Answer, counted, shown, time, whole_table};
 use super::context::{ChangeArgs, Context};
 use super::exit::CliError;
 use super::moment;
 use crate::kafka::{Admin, TopicPartition};
+use crate::store::admin::key_rules;
 use crate::store::admin::rewind::{self, Stand};
 use crate::store::{Connection, StoreError};
 
@@ -24,6 +25,9 @@ pub(super) struct Rewind {
     /// Only this partition
     #[arg(long)]
     partition: Option<i32>,
+    /// Also beyond a change of `identity` or `scope`: what was run before it runs again, as new events
+    #[arg(long)]
+    as_new: bool,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -68,10 +72,13 @@ impl Rewind {
         let lines = self.lines(context, &stands).await?;
         let targets: Vec<(Stand, i64)> =
             lines.iter().filter_map(|line| Some((line.stand.clone(), line.to?))).collect();
+        if !self.as_new {
+            self.refuse_new_ids(&mut tx, &targets).await?;
+        }
         // A preview is the default: whoever means it says so.
         let does = context.yes && !change.dry_run && !targets.is_empty();
         if does {
-            rewind::rewind(&mut tx, &targets, &change).await?;
+            rewind::rewind(&mut tx, &targets, self.as_new, &change).await?;
             tx.commit().await.map_err(StoreError::from)?;
         }
         Ok(answer(&lines, does))
@@ -87,6 +94,27 @@ impl Rewind {
             )));
         }
         Ok(stands)
+    }
+
+    /// Events that got their ids by other words of the file would not be found among those on record.
+    async fn refuse_new_ids(
+        &self,
+        tx: &mut crate::store::PgConnection,
+        targets: &[(Stand, i64)],
+    ) -> Result<(), CliError> {
+        let rules = key_rules::of_events(tx, &self.connector).await?;
+        let Some(now) = rules.first() else { return Ok(()) };
+        let others = key_rules::others_from(tx, &self.connector, now, targets).await?;
+        let Some((words, seen_at)) = others else { return Ok(()) };
+        Err(CliError::Failed(format!(
+            "events of {} that this would read once more got their ids by {}, until {}; by {}, as the file has it now, \
+             they are new ones, and what they owe happens once more: go back to a time after that, put the file back \
+             first, or give --as-new to have it so",
+            self.connector,
+            shown(&words),
+            time(seen_at),
+            shown(&now.words),
+        )))
     }
 
     async fn lines(&self, context: &Context, stands: &[Stand]) -> Result<Vec<Line>, CliError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncely_connectors::effect::egress::Egress;
-use oncely_connectors::file::{Check, Compiled};
+use oncely_connectors::file::{Check, Compiled, Diagnostic, Severity};
 use oncely_core::connector::EffectBody;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use super::answer::Answer;
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::load::load;
-use super::print;
+use super::load::{findings_text, load};
+use super::{print, record};
 use crate::clock::{self, Moment};
 use crate::config::{self, Secrets, Settings};
 use crate::crash;
@@ -109,10 +109,7 @@ impl Run {
                 replaced.map_err(|error| CliError::Failed(error.to_string()))?;
             }
         }
-        for warning in compiled.iter().flat_map(|one| &one.warnings) {
-            let (file, line) = (&warning.file, warning.line);
-            tracing::warn!(file, line, text = warning.message, "connector file");
-        }
+        compiled.iter().flat_map(|one| &one.warnings).for_each(warn);
         warn_of_long_calls(&compiled, settings.worker.shutdown_grace);
         let health = Health::new();
         for one in &compiled {
@@ -139,17 +136,18 @@ impl Run {
         let up = metrics.database_up();
         let outage = Outage::of(Dependency::Database, settings.database.place(), up);
         health.database(outage.clone());
+        let looked = self.schema(context, &compiled, &outage, &health, stopped.clone()).await?;
         let process = Process {
             connectors: compiled.into_iter().map(|one| Arc::new(one.connector)).collect(),
             secrets: Arc::new(Secrets::new(&context.environment)),
             egress: Egress::allowing(config::egress_allowed(&context.environment)),
             settings,
             metrics,
-            health: health.clone(),
-            outage: outage.clone(),
-            stop: stopped.clone(),
+            health,
+            outage,
+            stop: stopped,
         };
-        let ended = match self.schema(context, &outage, &health, stopped).await? {
+        let ended = match looked {
             Schema::Current => process.run().await,
             Schema::ToldToStop => Ok(()),
         };
@@ -183,17 +181,19 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until the schema is what this version needs. The database may be away meanwhile.
+    /// Waits until the schema is what this version needs, and holds what is on record against the files. The database
+    /// may be away meanwhile.
     async fn schema(
         &self,
         context: &Context,
+        compiled: &[Compiled],
         outage: &Outage,
         health: &Health,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<Schema, CliError> {
         let mut said: Option<(usize, Moment)> = None;
         loop {
-            match self.missing(context).await {
+            match self.missing(context, compiled).await {
                 Ok(count) => {
                     health.database_up();
                     outage.back("schema");
@@ -225,14 +225,38 @@ impl Run {
         }
     }
 
-    async fn missing(&self, context: &Context) -> Result<usize, CliError> {
+    async fn missing(&self, context: &Context, compiled: &[Compiled]) -> Result<usize, CliError> {
         let failed = |source| CliError::Migrate { source };
         let mut connection = context.connect("schema").await?;
         if self.migrate {
             migrate::up(&mut connection).await.map_err(failed)?;
         }
-        missing(&mut connection, context).await
+        let count = missing(&mut connection, context).await?;
+        if count == 0 {
+            on_record(&mut connection, compiled).await?;
+        }
+        Ok(count)
     }
+}
+
+/// What of these files would not find what is on record: that of a connector by a new name is not run.
+async fn on_record(connection: &mut PgConnection, compiled: &[Compiled]) -> Result<(), CliError> {
+    let found = record::findings(connection, compiled).await?;
+    let (errors, warnings): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|finding| finding.severity == Severity::Error);
+    warnings.iter().for_each(warn);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Connectors {
+        rendered: findings_text(&errors, compiled.len()),
+        findings: serde_json::json!(errors),
+    })
+}
+
+fn warn(finding: &Diagnostic) {
+    let (file, line, code) = (&finding.file, finding.line, finding.code.as_str());
+    tracing::warn!(file, line, code, text = finding.message, help = finding.help, "connector file");
 }
 
 /// Migrations that are missing. With all of them there, the role must have the rights that they are for.

@@ -246,7 +246,7 @@ fn effect_text(played: &Played<'_>, number: usize, key: Key, effect: &EffectNew)
     let when = match effect.turn {
         Turn::Ready => format!("would {does}"),
         Turn::Skip => "would be skipped".to_owned(),
-        Turn::Hold => "would be held".to_owned(),
+        Turn::Hold(_) => "would be held".to_owned(),
         Turn::Blocked => {
             let after = after_names(played, effect);
             if after.is_empty() {

@@ -23,6 +23,8 @@ const WHAT_WIDTH: usize = 10;
 /// The most that a long name widens the first for all lines.
 const WHAT_WIDTH_MAX: usize = 24;
 const DETAIL_WIDTH: usize = 44;
+/// Stands for the claim where there is none: behind all of them.
+const NEVER: i64 = i64::MAX;
 
 /// One line. Without a time: how something stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +59,14 @@ pub(super) fn timeline(history: &History) -> Timeline {
         let detail = format!("{} {} for {}", line.quantity, line.metric, line.account);
         entry(Some(line.created_at), &line.name, detail, "DONE")
     }));
+    let mut all = Vec::new();
     for effect in history.effects.iter().filter(|effect| !is_written(effect, history)) {
         let attempts = history.attempts.iter().filter(|attempt| attempt.effect == effect.key);
-        entries.extend(tried(effect, &attempts.collect::<Vec<_>>()));
+        all.extend(tried(effect, &attempts.collect::<Vec<_>>()));
     }
+    // Outcomes that were settled together have one time: they stand in the order in which they were claimed.
+    all.sort_by_key(|(fence, _)| *fence);
+    entries.extend(all.into_iter().map(|(_, entry)| entry));
     entries.extend(history.pairs.iter().flat_map(|pair| undone(pair, history)));
     entries.extend(history.parked.iter().flat_map(parked));
     entries.extend(history.inbox.iter().filter_map(repeated));
@@ -196,8 +202,8 @@ fn parked(row: &ParkedEntry) -> Vec<Entry> {
     entries
 }
 
-/// Attempts of one effect, its end, and how it stands when it is open.
-fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
+/// Attempts of one effect, its end, and how it stands when it is open; each with the claim that it came of.
+fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<(i64, Entry)> {
     let mut entries = Vec::new();
     let mut number = 0_usize;
     for attempt in attempts {
@@ -217,8 +223,9 @@ fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
             outcome if outcome == FindingClass::Found.as_str() => "DONE (reconciled)".to_owned(),
             outcome => outcome.to_uppercase().replace('_', " "),
         };
-        entries.push(entry(Some(attempt.at), &effect.name, detail, &state));
+        entries.push((attempt.fence, entry(Some(attempt.at), &effect.name, detail, &state)));
     }
+    let last = effect.fence.unwrap_or(NEVER);
     let found = FindingClass::Found.as_str();
     let on_record = attempts.iter().any(|attempt| {
         attempt.outcome == effect.status.as_str()
@@ -232,15 +239,15 @@ fn tried(effect: &EffectRow, attempts: &[&AttemptRow]) -> Vec<Entry> {
             let code = effect.status_code.map(|code| format!("  {code}")).unwrap_or_default();
             let note = effect.note.as_deref().map(|note| format!("  {}", shown(note)));
             let detail = format!("attempt {}{code}{}", effect.attempts, note.unwrap_or_default());
-            entries.push(entry(effect.settled_at, &effect.name, detail, "DONE"));
+            entries.push((last, entry(effect.settled_at, &effect.name, detail, "DONE")));
         }
         Status::Rejected | Status::Skipped => {
             let note = shown(effect.note.as_deref().unwrap_or(""));
             let state = effect.status.as_str().to_uppercase();
-            entries.push(entry(effect.settled_at, &effect.name, note, &state));
+            entries.push((last, entry(effect.settled_at, &effect.name, note, &state)));
         }
         Status::Waiting | Status::Claimed | Status::Unknown | Status::Held => {
-            entries.push(stands(effect));
+            entries.push((NEVER, stands(effect)));
         }
     }
     entries

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use oncely_connectors::file::{self, Bounds, Check, Code, Compiled, Severity};
+use oncely_connectors::file::{self, Bounds, Check, Code, Compiled, Diagnostic, Severity};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, counted};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::load::{files, findings_text, load_within};
-use super::print;
+use super::{print, record};
 use crate::config::{self, Secrets};
 use crate::kafka::{Admin, KafkaError};
 use crate::store::admin::open::{self, Owed};
@@ -71,7 +71,7 @@ impl Validate {
         let grace_ms = u64::try_from(worker.shutdown_grace.as_millis()).ok();
         let loaded = load_within(context, &self.paths, check, Bounds { grace_ms })?;
         let mut unlooked = Vec::new();
-        let (compiled, findings) = match loaded.outcome {
+        let (compiled, mut findings) = match loaded.outcome {
             Ok(compiled) => {
                 let findings = compiled.iter().flat_map(|one| one.warnings.clone()).collect();
                 (compiled, findings)
@@ -84,18 +84,23 @@ impl Validate {
             Err(findings) => (Vec::new(), findings),
         };
         let is_error = |severity| severity == Severity::Error || self.deny_warnings;
-        let failed = findings.iter().any(|finding| is_error(finding.severity));
+        let sound = !findings.iter().any(|finding| is_error(finding.severity));
         let mut looked = Vec::new();
         if self.live {
             let schema = schema(context).await;
             let readable = schema.wrong.is_none();
             looked.push(schema);
-            if readable && !failed {
+            if readable && sound {
+                match on_record(context, &compiled).await {
+                    Ok(found) => findings.extend(found),
+                    Err(failed) => looked.push(failed),
+                }
                 looked.extend(orphans(context, &compiled, self.paths.is_empty()).await);
             }
             looked.extend(topics(context, &compiled).await);
             looked.extend(unlooked);
         }
+        let failed = findings.iter().any(|finding| is_error(finding.severity));
         let mut text: String = looked
             .iter()
             .map(|looked| match &looked.wrong {
@@ -210,6 +215,16 @@ async fn schema(context: &Context) -> Looked {
     let wrong = (missing > 0)
         .then(|| format!("{} missing, run oncely migrate up", counted(missing, "migration")));
     Looked::new(what, wrong)
+}
+
+/// What these files would not find again of what is on record.
+async fn on_record(context: &Context, compiled: &[Compiled]) -> Result<Vec<Diagnostic>, Looked> {
+    let asked = async {
+        let mut connection = context.connect("validate").await?;
+        Ok::<_, CliError>(record::findings(&mut connection, compiled).await?)
+    };
+    let failed = |error| Looked::failed("names and ids on record".to_owned(), &error);
+    asked.await.map_err(failed)
 }
 
 /// What is owed to the connectors and would be orphaned once these files run. `is_all`: no others do.

@@ -15,7 +15,7 @@ use crate::store::{Connection, StoreError};
 pub(super) enum Webhooks {
     /// List endpoints to which nothing is sent
     #[command(after_help = "\
-An endpoint that answers 410 has said that it is gone. What is owed to it from then on is not sent
+An endpoint that answers 410 has said that it is gone. What is owed to it from then on is not sent \
 and becomes a dead letter.
 
 Examples:
@@ -28,7 +28,7 @@ Examples:
     },
     /// Send to an endpoint again
     #[command(after_help = "\
-Running processors take it up within a second or two. What became a dead letter meanwhile stays
+Running processors take it up within a second or two. What became a dead letter meanwhile stays \
 one.
 
 Examples:

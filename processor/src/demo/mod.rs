@@ -85,6 +85,11 @@ impl Finished {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Workers that run, with the addresses at which they serve metrics and health.
+    pub fn served(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.workers.running().iter().map(|worker| (worker.name.as_str(), worker.http.as_str()))
+    }
+
     /// Connector file, logs, and the provider's log.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -23,6 +23,8 @@ const LEASE: Duration = Duration::from_millis(2_500);
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) name: String,
+    /// Where its metrics and its health are served.
+    pub(super) http: String,
     child: Child,
 }
 
@@ -64,7 +66,8 @@ impl Workers {
         let port = places::free_port().map_err(server("a port"))?;
         let mut env = self.env.clone();
         env.push(("HOSTNAME".into(), self.host(&name).into()));
-        env.push(("ONCELY_HTTP_LISTEN".into(), format!("127.0.0.1:{port}").into()));
+        let http = format!("127.0.0.1:{port}");
+        env.push(("ONCELY_HTTP_LISTEN".into(), (&http).into()));
         let spec = ChildSpec {
             program: self.program.clone(),
             args: vec!["run".into()],
@@ -75,13 +78,18 @@ impl Workers {
             ..ChildSpec::default()
         };
         let child = Child::spawn(&spec).map_err(server("a worker"))?;
-        self.running.push(Worker { name: name.clone(), child });
+        self.running.push(Worker { name: name.clone(), http, child });
         Ok(name)
     }
 
     /// What a worker calls its machine: by that its row in the database is found.
     pub(super) fn host(&self, worker: &str) -> String {
         format!("oncely-demo-{}-{worker}", self.run)
+    }
+
+    /// Those that run.
+    pub(super) fn running(&self) -> &[Worker] {
+        &self.running
     }
 
     pub(super) fn names(&self) -> Vec<String> {

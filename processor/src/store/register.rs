@@ -1,11 +1,18 @@
 //! Numbers of connectors and of the topics that they read.
 
 use oncely_core::connector::{Connector, EffectBody};
+use oncely_core::key_rule::KeyRule;
 use sqlx::{PgConnection, query_file};
+use uuid::Uuid;
 
+use super::columns::{clean, uuid};
 use super::error::Result;
 
-/// Registers a connector with the ids of its effects, and of those whose provider can be asked, and gives its number;
+/// Characters of the words of a rule that are kept.
+const WORDS_CHARS_MAX: usize = 500;
+
+/// Registers a connector with the ids of its effects, and of those whose provider can be asked, and with the words by
+/// which its keys are made, and gives its number;
 /// to be done again now and then by whoever runs it, since one that nobody runs is gone.
 pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> Result<i32> {
     let Connector { name, scope, source, .. } = connector;
@@ -14,6 +21,12 @@ pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> 
         .filter(|rule| matches!(&rule.body, EffectBody::Call(call) if call.lookup.is_some()))
         .map(|rule| rule.id.to_string())
         .collect();
+    let mut rules = KeyRule::of_effects(connector);
+    rules.push(KeyRule::of_events(connector));
+    let made: Vec<String> =
+        rules.iter().map(|rule| rule.effect.as_deref().unwrap_or_default().to_owned()).collect();
+    let digests: Vec<Uuid> = rules.iter().map(|rule| uuid(rule.digest)).collect();
+    let words: Vec<String> = rules.iter().map(|rule| clean(&rule.words, WORDS_CHARS_MAX)).collect();
     let group = &*source.group;
     let failure = &connector.failure;
     let dead_letter = failure.dead_letter.as_ref().map(|letters| &*letters.topic);
@@ -26,6 +39,9 @@ pub async fn connector(connection: &mut PgConnection, connector: &Connector) -> 
         dead_letter,
         i32::try_from(failure.redrives_max).unwrap_or(i32::MAX),
         &lookups,
+        &made,
+        &digests,
+        &words,
     );
     Ok(query.fetch_one(connection).await?.id)
 }

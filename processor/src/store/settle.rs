@@ -269,7 +269,7 @@ async fn wake_lowest(
             mine.is_some_and(|claiming| (claiming.take_slot)(name))
         };
         turn.push(match turns.get(&effect.key) {
-            None | Some(Turn::Blocked | Turn::Hold) => continue,
+            None | Some(Turn::Blocked | Turn::Hold(_)) => continue,
             Some(Turn::Skip) => "skip".to_owned(),
             Some(Turn::Ready) => if slot() { "claim" } else { "due" }.to_owned(),
         });

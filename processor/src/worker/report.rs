@@ -70,7 +70,7 @@ pub(super) fn done(
     let decided: BTreeMap<usize, &Decision> =
         inputs.iter().map(|(index, _)| *index).zip(&plan.decisions).collect();
     let is_open = |key: &&Key| match plan.effects.get(*key) {
-        Some(effect) => !matches!(effect.turn, Turn::Skip | Turn::Hold),
+        Some(effect) => !matches!(effect.turn, Turn::Skip | Turn::Hold(_)),
         None => statuses.get(*key) != Some(&Hold::LetsGo),
     };
     let open = |decision: &&Decision| -> Vec<Key> {

@@ -180,7 +180,7 @@ pub(super) async fn load_stood(
 /// What is known of the effects that these events may undo.
 pub(super) async fn load_undone(
     tx: &mut PgConnection,
-    connector: &Connector,
+    (connector, id): (&Connector, i32),
     events: &[Input<'_>],
     entities: &[Key],
     known: &mut Known,
@@ -195,8 +195,7 @@ pub(super) async fn load_undone(
     let keys: Vec<Key> = undone.into_iter().collect();
     let found = batch::load_effects(tx, &keys).await?;
     if found.len() < keys.len() {
-        let kept_ms = connector.retention.dedupe_ms;
-        known.forgetful = batch::older_entities(tx, entities, kept_ms).await?;
+        batch::doubt_undone(tx, (connector, id), entities, known).await?;
     }
     known.effects.extend(found);
     Ok(())

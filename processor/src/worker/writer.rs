@@ -340,7 +340,8 @@ impl Writer {
         let lined: Vec<Vec<Header<'_>>> =
             waiting.iter().map(|item| headers(&item.record)).collect();
         events.extend(waiting.iter().zip(&lined).filter_map(|(item, lined)| input(item, lined)));
-        tables::load_undone(&mut tx, rules, &events, &entities, &mut known).await?;
+        tables::load_undone(&mut tx, (rules, shared.connector_id), &events, &entities, &mut known)
+            .await?;
         known.suspect = suspects(items.iter().chain(&waiting), generation);
         if in_doubt {
             known.suspect.extend(inputs.iter().map(|(_, input)| input.event.key));

@@ -59,7 +59,11 @@ impl Compiler<'_> {
         let parts = key.placed(around);
         let key: Vec<_> =
             parts.iter().map(|(span, part)| self.expr_at(*span, part, text::DECIDED)).collect();
-        Some(Compensation { effect: undone, key: key.into_iter().collect::<Option<_>>()? })
+        let key: Vec<_> = key.into_iter().collect::<Option<_>>()?;
+        if compensate.key.is_some() {
+            self.may_be_key(&key.iter().collect::<Vec<_>>(), around, "the key of what is undone");
+        }
+        Some(Compensation { effect: undone, key })
     }
 
     /// What an event owes, none of it may undo.

@@ -3,6 +3,7 @@
 use oncely_core::connector::{FingerprintRule, Identity, OnConflict};
 use oncely_core::event::member_names;
 use oncely_core::expr::{Expr, Root};
+use oncely_core::value::Kind;
 
 use super::super::diagnostic::{Code, Fault};
 use super::super::raw::{RawConflict, RawFingerprint, RawIdentity};
@@ -12,7 +13,11 @@ use super::{Compiler, text};
 
 impl Compiler<'_> {
     pub(super) fn identity(&mut self, raw: &RawIdentity, at: Span) -> Option<Identity> {
-        let tenant = raw.tenant.as_ref().map(|tenant| self.expr(tenant, text::RECORD));
+        let tenant = raw.tenant.as_ref().map(|tenant| {
+            let expr = self.expr(tenant, text::RECORD)?;
+            let span = tenant.span().unwrap_or_default();
+            self.may_be_key(&[&expr], span, "an event's tenant").then_some(expr)
+        });
         let id = self.need(&raw.id, "identity.id", at).is_some();
         let id = if id { self.expr(&raw.id, text::TENANT) } else { None };
         if let (Some(id), Some(span)) = (&id, raw.id.span()) {
@@ -31,9 +36,31 @@ impl Compiler<'_> {
         Some(Identity { tenant, id: id?, fingerprint: fingerprint?, on_conflict })
     }
 
+    /// Whether these parts can be texts or integers at all, as far as their form says.
+    pub(super) fn may_be_key(&mut self, parts: &[&Expr], span: Span, what: &str) -> bool {
+        let never =
+            |part: &&Expr| part.kind().filter(|kind| !matches!(kind, Kind::Text | Kind::Integer));
+        let Some(kind) = parts.iter().find_map(never) else { return true };
+        let text = format!("{what} is made of texts and integers, and this gives {kind}");
+        let help = match kind {
+            Kind::List => {
+                "of several parts each is an expression of its own, without quotes around all of them: \
+                           `key: [event.a, event.b]`; an id is one text: `event.a + \":\" + event.b`"
+            }
+            Kind::Null | Kind::Bool | Kind::Integer | Kind::Decimal | Kind::Text | Kind::Object => {
+                "use an id that the event itself carries, such as `event.id`"
+            }
+        };
+        self.add(Fault::new(Code::Expression, span, text).help(help));
+        false
+    }
+
     /// An event that is published again stands elsewhere, at another time; constants never change. What is made of
     /// nothing but the record's topic and key is as little an event's name.
     pub(super) fn identifies(&mut self, parts: &[&Expr], span: Span, what: &str) {
+        if !self.may_be_key(parts, span, what) {
+            return;
+        }
         let says_nothing = parts.iter().all(|part| part.is_coordinates_only());
         let finding = if says_nothing && parts.iter().all(|part| part.reads().is_empty()) {
             Fault::new(Code::NoIdentity, span, format!("{what} cannot be the same for all events"))

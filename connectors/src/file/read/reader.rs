@@ -218,7 +218,10 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
             if fields.contains(&member.0.text.as_str()) {
                 members.push_back(member);
             } else {
-                self.sink.borrow_mut().add(unknown_field(&member.0, fields));
+                let near = nearest(&member.0.text, fields.iter().copied());
+                let mut sink = self.sink.borrow_mut();
+                sink.meant.extend(near.map(|near| (self.node.span, near.to_owned())));
+                sink.add(unknown_field(&member.0, near, fields));
             }
         }
         let span = self.node.span;
@@ -324,9 +327,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de, '_> {
     }
 }
 
-fn unknown_field(name: &Name, fields: &[&'static str]) -> Finding {
+fn unknown_field(name: &Name, near: Option<&str>, fields: &[&'static str]) -> Finding {
     let text = &name.text;
-    let near = nearest(text, fields.iter().copied());
     let fault = |said: String| Fault::new(Code::UnknownField, name.span, said);
     match near {
         Some(near) => fault(format!("unknown field `{text}`, did you mean `{near}`?"))

@@ -402,7 +402,7 @@ impl Fold<'_> {
         for (key, effect) in owed.effects {
             let status = match effect.turn {
                 Turn::Skip => Status::Skipped,
-                Turn::Hold => Status::Held,
+                Turn::Hold(_) => Status::Held,
                 Turn::Ready | Turn::Blocked => Status::Waiting,
             };
             let row = EffectRow { status, request_hash: effect.request_hash };

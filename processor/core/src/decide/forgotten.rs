@@ -15,6 +15,7 @@ use super::line::ledger_line;
 use super::owed::{Owed, Question, effect, inputs, key_of, order, request, state};
 use super::plan::{EffectNew, LedgerNew, Moved};
 use crate::connector::{EffectBody, EffectRule, StateRules};
+use crate::effect::next::Why;
 use crate::effect::order::Turn;
 use crate::effect::status::Status;
 use crate::expr::{Scope, StateView};
@@ -150,7 +151,7 @@ fn add_of(then: &Question<'_>, owed: &mut Owed) -> bool {
         // What it comes after may be on record, done by another event: then nothing else would hold it back.
         let is_first = !new.after.iter().any(|after| statuses.contains_key(after));
         if new.turn == Turn::Ready || is_first && new.turn != Turn::Skip {
-            new.turn = Turn::Hold;
+            new.turn = Turn::Hold(Why::OwedBefore);
         }
         let rule = rules.get(new.rule);
         let later = rule.is_some_and(|rule| {

@@ -29,6 +29,9 @@ pub struct Known {
     pub open: BTreeMap<Key, Vec<OpenEffect>>,
     /// Lanes of entities that are older than ids are remembered: what is not on record of them may be forgotten.
     pub forgetful: BTreeSet<Key>,
+    /// Lanes of entities that lived while another key, or another id, stood in the file for what a rule's effects undo,
+    /// with the index of that which is undone: it may be on record under another key than the file makes now.
+    pub rekeyed: BTreeSet<(Key, usize)>,
     /// Events that may have been run although nothing is on record of them: the database may have lost it.
     pub suspect: BTreeSet<Key>,
     /// Of these, events whose entity had gone by before anything may have been lost: they were stale then as well.

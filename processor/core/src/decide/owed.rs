@@ -10,6 +10,7 @@ use super::line::ledger_line;
 use super::plan::{EffectNew, LedgerNew, Moved, ParkReason};
 use crate::connector::{Connector, EffectBody, EffectRule, OnStale, RequestRule};
 use crate::effect::marks::Marks;
+use crate::effect::next::Why;
 use crate::effect::order::{Turn, turn};
 use crate::effect::status::Status;
 use crate::event::Event;
@@ -165,16 +166,23 @@ pub(super) fn order(
     let has_nothing_to_undo = undone.is_some_and(|key| !predecessors.contains_key(&key));
     let none = Vec::new();
     let lane = question.known.open.get(&effect.lane).unwrap_or(&none);
-    // What it undoes may have been done and forgotten: with age, or in a failover.
-    let may_be_forgotten = question.suspect || question.known.forgetful.contains(&effect.lane);
-    effect.turn = if has_nothing_to_undo && may_be_forgotten {
-        Turn::Hold
-    } else if has_nothing_to_undo {
-        Turn::Skip
+    effect.turn = if has_nothing_to_undo {
+        may_be_done(question, rule, effect.lane).map_or(Turn::Skip, Turn::Hold)
     } else {
         turn(question.event.key, effect.version, &effect.after, lane, &predecessors)
     };
     Ok(())
+}
+
+/// Why what a rule undoes may have been done although nothing is on record of it under its key: forgotten with age or in
+/// a failover, or known by the key of another time.
+fn may_be_done(question: &Question<'_>, rule: &EffectRule, lane: Key) -> Option<Why> {
+    let known = question.known;
+    if question.suspect || known.forgetful.contains(&lane) {
+        return Some(Why::UndoneForgotten);
+    }
+    let undone = rule.compensates.as_ref()?.effect;
+    known.rekeyed.contains(&(lane, undone)).then_some(Why::UndoneRekeyed)
 }
 
 /// The keys of these rules. An event that does not owe one of them is refused.

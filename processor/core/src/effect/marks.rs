@@ -34,7 +34,7 @@ impl Marks {
         let lookup = rule.lookup.as_ref().map(|lookup| {
             let mut by = format!("{} {}", lookup.request.method, lookup.request.url.text());
             lookup.request.for_each_read(&mut |path| by.push_str(&format!(" {path}")));
-            // What stands beside the values is as much a part of what is asked by.
+            // How the values are made, and what stands beside them, is as much a part of what is asked by.
             for (name, value) in &lookup.request.headers {
                 by.push_str(&format!(" {name}: {}", value.text()));
             }

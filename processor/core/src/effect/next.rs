@@ -153,6 +153,11 @@ pub enum Why {
     Unaskable,
     SentOtherwise,
     LostInFailover,
+    /// Of a new effect, as are the next ones: it may have been owed and done before.
+    OwedBefore,
+    /// Of a compensation, as is the next one.
+    UndoneForgotten,
+    UndoneRekeyed,
 }
 
 impl Why {
@@ -177,6 +182,18 @@ impl Why {
             }
             Self::LostInFailover => {
                 "a failover of the database may have lost that it was sent, and the provider cannot be asked"
+            }
+            Self::OwedBefore => {
+                "a failover of the database may have lost that the event owed it before, and that it was done"
+            }
+            Self::UndoneForgotten => {
+                "what it undoes is not on record and may be forgotten: its entity is older than ids are remembered, \
+                 or a failover may have lost it; where that was done, undo it and resolve this as done, else as skipped"
+            }
+            Self::UndoneRekeyed => {
+                "what it undoes is not on record under the key that the connector file makes now, and until a change of \
+                 the file its `key` or its id was another one: find it under that (oncely explain, of the event that \
+                 owed it); where it was done, undo it and resolve this as done, else as skipped"
             }
         }
     }

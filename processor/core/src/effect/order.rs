@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::next::Why;
 use super::status::Status;
 use crate::key::Key;
 
@@ -29,8 +30,8 @@ pub enum Turn {
     Blocked,
     /// Something it comes after was not done and never will be.
     Skip,
-    /// Nobody can say whether it may go: what it comes after may be forgotten. Only said of a new effect.
-    Hold,
+    /// Nobody can say whether it may go, and a person has to. Only said of a new effect.
+    Hold(Why),
 }
 
 /// The turn of an effect. `open`: the open effects of its lane; `predecessors`: the status of every
@@ -80,7 +81,7 @@ pub fn awake(open: &[OpenEffect], settled: &BTreeMap<Key, Status>) -> BTreeMap<K
             }
             let first = lowest.get(&effect.lane).copied();
             match turn(effect.event, effect.version, &effect.after, first, &statuses) {
-                Turn::Blocked | Turn::Hold => {}
+                Turn::Blocked | Turn::Hold(_) => {}
                 Turn::Ready => {
                     changed.insert(effect.key, Turn::Ready);
                 }

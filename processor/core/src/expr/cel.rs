@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use cel::common::ast::{EntryExpr, Expr as Node, IdedExpr, LiteralValue, SourceInfo};
+use cel::common::ast::{EntryExpr, Expr as Node, IdedExpr, LiteralValue, SourceInfo, operators};
 use cel::common::value::CowVal;
 use cel::{Context, Env};
 
@@ -17,7 +17,7 @@ use super::spelling::nearest;
 use super::steps;
 use super::view::{ENTERED, Roots, answer};
 use super::{EvalError, ExprError};
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 /// Bytes of an expression.
 pub const TEXT_BYTES_MAX: usize = 4096;
@@ -58,6 +58,20 @@ const FUNCTIONS: [&str; 27] = [
     "trim",
 ];
 
+/// Operators that give true or false, whatever they compare.
+const YES_OR_NO: [&str; 10] = [
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER,
+    operators::GREATER_EQUALS,
+    operators::LESS,
+    operators::LESS_EQUALS,
+    operators::IN,
+];
+
 /// A checked tree, and what it reads.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -81,6 +95,10 @@ impl Program {
         })
     }
 
+    pub(super) fn kind(&self) -> Option<Kind> {
+        kind(&self.tree)
+    }
+
     pub(super) fn eval(&self, scope: &Scope<'_>) -> Result<Value, EvalError> {
         let roots = Roots { scope, whole: self.whole };
         let mut context = context().new_inner_scope();
@@ -91,6 +109,28 @@ impl Program {
             return Err(EvalError::TooManySteps);
         }
         found.map_err(|error| EvalError::from_cel(&error)).and_then(|val| answer(val.as_ref()))
+    }
+}
+
+/// What a tree gives, where its root says it.
+fn kind(tree: &IdedExpr) -> Option<Kind> {
+    match &tree.expr {
+        Node::List(_) => Some(Kind::List),
+        Node::Map(_) => Some(Kind::Object),
+        Node::Literal(LiteralValue::Boolean(_)) => Some(Kind::Bool),
+        Node::Literal(LiteralValue::Null) => Some(Kind::Null),
+        Node::Call(call) if YES_OR_NO.contains(&call.func_name.as_str()) => Some(Kind::Bool),
+        Node::Call(call) if call.func_name == operators::CONDITIONAL => {
+            let [_, one, other] = call.args.as_slice() else { return None };
+            kind(one).filter(|one| kind(other) == Some(*one))
+        }
+        Node::Select(select) => select.test.then_some(Kind::Bool),
+        Node::Unspecified
+        | Node::Call(_)
+        | Node::Comprehension(_)
+        | Node::Ident(_)
+        | Node::Literal(_)
+        | Node::Struct(_) => None,
     }
 }
 
@@ -335,7 +375,7 @@ fn chain(node: &IdedExpr) -> Option<(String, Vec<Step>)> {
             steps.push(Step::Member(select.field.as_str().into()));
             Some((root, steps))
         }
-        Node::Call(call) if call.func_name == cel::common::ast::operators::INDEX => {
+        Node::Call(call) if call.func_name == operators::INDEX => {
             let [operand, index] = &call.args[..] else { return None };
             let step = match &index.expr {
                 Node::Literal(LiteralValue::String(name)) => Step::Member(name.inner().into()),

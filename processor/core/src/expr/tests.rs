@@ -257,6 +257,25 @@ fn the_deepest_accepted_tree_evaluates_on_a_small_stack() {
     assert_eq!(thread.join().unwrap(), Ok(Value::Int(sum)));
 }
 
+#[test]
+fn what_an_expression_gives_may_show_in_its_form() {
+    for (text, kind) in [
+        ("[event.a, event.b]", Some(Kind::List)),
+        ("event.a == 1 ? [1] : [2]", Some(Kind::List)),
+        ("{'a': event.a}", Some(Kind::Object)),
+        ("null == event.a", Some(Kind::Bool)),
+        ("!(event.a in [1]) || event.b > 1", Some(Kind::Bool)),
+        ("has(event.a)", Some(Kind::Bool)),
+        ("entered('paid')", Some(Kind::Bool)),
+        ("event.a == 1 ? [1] : event.b", None),
+        ("event.a + event.b", None),
+        ("event.a[0]", None),
+        ("event.a", None),
+    ] {
+        assert_eq!(Expr::compile(text).unwrap().kind(), kind, "{text}");
+    }
+}
+
 /// What a loop may walk does not hang on what an event brings. Without the bound each of these takes minutes, or hours.
 #[test]
 fn loops_over_long_lists_end() {
@@ -269,21 +288,20 @@ fn loops_over_long_lists_end() {
         let expr = Expr::compile(text).unwrap();
         expr.eval(&Scope { event: Some(event), ..Scope::default() })
     };
-    let (short, long) = (of(500), of(50_000));
-    for (text, found) in [
-        ("event.a.all(a, event.b.exists(b, a == b))", Value::Bool(true)),
-        ("event.a.all(a, a in event.b)", Value::Bool(true)),
-        ("event.a.filter(a, event.b.exists(b, a == b)).size()", Value::Int(500)),
-        ("event.a.map(a, event.b.map(b, b).size()).size()", Value::Int(500)),
-        ("event.a.all(a, event.t.contains('x'))", Value::Bool(true)),
-        ("event.a.all(a, event.t.matches('x+'))", Value::Bool(true)),
+    let long = of(50_000);
+    for (text, short, found) in [
+        ("event.a.all(a, event.b.exists(b, a == b))", 500, Value::Bool(true)),
+        ("event.a.all(a, a in event.b)", 500, Value::Bool(true)),
+        ("event.a.filter(a, event.b.exists(b, a == b)).size()", 500, Value::Int(500)),
+        ("event.a.map(a, event.b.map(b, b).size()).size()", 500, Value::Int(500)),
+        ("event.a.all(a, event.t.contains('x'))", 500, Value::Bool(true)),
+        ("event.a.all(a, event.t.matches('x+'))", 500, Value::Bool(true)),
         // An error of one side is gone over where the other one decides.
-        ("event.a.all(a, event.b.exists(b, a == b)) || true", Value::Bool(true)),
-        ("event.a.exists(c, event.a.all(a, a in event.b) || true)", Value::Bool(true)),
+        ("event.a.all(a, event.b.exists(b, a == b)) || true", 500, Value::Bool(true)),
+        // Two loops and the walk of `in`.
+        ("event.a.exists(c, event.a.all(a, a in event.b) || true)", 50, Value::Bool(true)),
     ] {
-        let nested = text.contains("exists(c");
-        let short = if nested { of(50) } else { short.clone() };
-        assert_eq!(eval(text, &short), Ok(found), "{text}");
+        assert_eq!(eval(text, &of(short)), Ok(found), "{text}");
         assert_eq!(eval(text, &long), Err(EvalError::TooManySteps), "{text}");
         assert_eq!(eval("event.a.size()", &long), Ok(Value::Int(50_000)), "the next one is free");
     }

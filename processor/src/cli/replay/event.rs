@@ -174,9 +174,8 @@ async fn again(
     let connector = &rules.compiled.connector;
     let moved = event.from_state.as_deref().zip(event.to_state.as_deref());
     let moved = moved.map(|(from, to)| Moved { from: Arc::from(from), to: Arc::from(to) });
-    let dedupe_ms = connector.retention.dedupe_ms;
     // Where the entity of a stale event stands is known once its lane is locked.
-    let Some((_, known)) = replay::lock(tx, event, &[], dedupe_ms).await? else {
+    let Some((_, known)) = replay::lock(tx, event, connector, &[]).await? else {
         return Ok(Played::because(Came::Gone, "retention removed it meanwhile"));
     };
     let may_be_again = match rules.mode {
@@ -202,7 +201,7 @@ async fn again(
         Err(refusal) => return Ok(Played::because(Came::Refused, refusal.detail)),
     };
     asked.extend(undone_keys(connector, identified, &scope));
-    let Some((mut owes, mut known)) = replay::lock(tx, event, &asked, dedupe_ms).await? else {
+    let Some((mut owes, mut known)) = replay::lock(tx, event, connector, &asked).await? else {
         return Ok(Played::because(Came::Gone, "retention removed it meanwhile"));
     };
     let owed = match rules.mode {

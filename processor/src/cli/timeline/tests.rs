@@ -121,6 +121,24 @@ fn a_life_with_an_unknown_answer() {
 }
 
 #[test]
+fn outcomes_of_one_instant_stand_in_the_order_of_their_claims() {
+    let done = |n: u8, name: &str, fence| EffectRow {
+        fence: Some(fence),
+        ..effect(n, name, Status::Done)
+    };
+    let history = History {
+        inbox: Some(inbox()),
+        effects: vec![done(1, "notify", 12), done(2, "settle", 11)],
+        attempts: vec![AttemptRow { fence: 10, ..attempt(1, 15_697, "throttled", "") }],
+        ..History::default()
+    };
+    let timeline = timeline(&history);
+    let told = timeline.entries.iter().filter(|entry| entry.detail.starts_with("attempt"));
+    let told: Vec<_> = told.map(|entry| (&*entry.what, &*entry.state)).collect();
+    assert_eq!(told, [("notify", "THROTTLED"), ("settle", "DONE"), ("notify", "DONE")]);
+}
+
+#[test]
 fn a_long_word_keeps_the_columns() {
     let halted = EffectRow {
         halted: true,

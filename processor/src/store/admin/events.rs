@@ -92,10 +92,10 @@ impl History {
         self.inbox.is_none() && self.parked.is_empty()
     }
 
-    /// Other contents that came under its id and that a person has released: the number of each parked record, and
-    /// the key that it runs under.
-    pub fn released(&self) -> impl Iterator<Item = (i64, Key)> {
-        self.parked.iter().filter_map(|row| Some((row.id, row.released?)))
+    /// Other contents that came under its id and that a person has released: each parked record, which is a dead letter
+    /// where it failed then, and the key that it runs under.
+    pub fn released(&self) -> impl Iterator<Item = (&ParkedEntry, Key)> {
+        self.parked.iter().filter_map(|row| Some((row, row.released?)))
     }
 
     /// How much is not over: effects, what was set aside, what waits for other events.

@@ -10,6 +10,7 @@ pub mod effects;
 pub mod endpoints;
 pub mod events;
 pub mod failovers;
+pub mod key_rules;
 pub mod open;
 pub mod outbox;
 pub mod parked;

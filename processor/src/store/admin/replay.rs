@@ -105,8 +105,8 @@ pub async fn select(connection: &mut PgConnection, filter: &Filter) -> Result<Ve
 pub async fn lock(
     tx: &mut PgConnection,
     event: &Selected,
+    connector: &Connector,
     asked: &[Key],
-    dedupe_ms: u64,
 ) -> Result<Option<(Vec<Key>, Known)>> {
     let (lock, lane) = match event.entity {
         Some(entity) => (LaneLock::Entity, entity),
@@ -122,7 +122,8 @@ pub async fn lock(
     known.open.insert(lane, batch::load_open(tx, &[lane]).await?);
     known.effects = batch::load_effects(tx, asked).await?;
     known.ledger = batch::load_ledger(tx, asked).await?;
-    known.forgetful = batch::older_entities(tx, &[lane], dedupe_ms).await?;
+    let with_id = (connector, event.connector_id);
+    batch::doubt_undone(tx, with_id, &[lane], &mut known).await?;
     Ok(Some((keys(row.effects), known)))
 }
 
@@ -184,7 +185,8 @@ pub async fn add(
     // Owed by another event already: shared with it from now on.
     let shared: Vec<Key> =
         more.iter().filter(|key| !again.effects.contains_key(key)).copied().collect();
-    let goes = again.effects.values().any(|effect| !matches!(effect.turn, Turn::Skip | Turn::Hold));
+    let goes =
+        again.effects.values().any(|effect| !matches!(effect.turn, Turn::Skip | Turn::Hold(_)));
     let plan = Plan { effects: again.effects, ledger: again.ledger, ..Plan::default() };
     if !plan.effects.is_empty() {
         batch::write_effects(tx, &plan, with_connector, (Uuid::nil(), None), |_| Chosen::Waiting)

@@ -30,10 +30,12 @@ pub async fn lock(
     Ok(rows.fetch_all(tx).await?)
 }
 
-/// Lowers positions to these offsets, with an audit row each.
+/// Lowers positions to these offsets, with an audit row each. `as_new`: a person knows that events of before may be new
+/// ones by the file of now.
 pub async fn rewind(
     tx: &mut PgConnection,
     targets: &[(Stand, i64)],
+    as_new: bool,
     change: &Change,
 ) -> Result<()> {
     for (stand, to) in targets {
@@ -58,6 +60,7 @@ pub async fn rewind(
             "epoch": stand.epoch,
             "position": stand.position,
             "goes_on_at": to,
+            "as_new": as_new,
         });
         record(tx, None, "rewind", change, &detail.to_string()).await?;
     }

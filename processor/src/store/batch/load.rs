@@ -1,6 +1,6 @@
 //! What the database knows of a batch's keys.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use oncely_core::decide::{EffectRow, Ending, EntityRow, InboxRow, Place};
 use oncely_core::effect::order::OpenEffect;
@@ -10,7 +10,7 @@ use oncely_core::key::Key;
 use sqlx::{PgConnection, query_file, query_file_as};
 use uuid::Uuid;
 
-use super::super::columns::{elapsed, key, keys, millis, uuids};
+use super::super::columns::{elapsed, key, keys, uuids};
 use super::super::error::{Result, StoreError};
 
 /// The database's clock, in milliseconds since 1970.
@@ -52,16 +52,6 @@ pub async fn load_entities(
 ) -> Result<BTreeMap<Key, EntityRow>> {
     let rows = query_file_as!(EntityFound, "src/store/sql/entity_load.sql", &uuids(sorted));
     Ok(EntityFound::all(rows.fetch_all(tx).await?))
-}
-
-/// Those of these entities that are older than ids are remembered.
-pub async fn older_entities(
-    tx: &mut PgConnection,
-    sorted: &[Key],
-    dedupe_ms: u64,
-) -> Result<BTreeSet<Key>> {
-    let rows = query_file!("src/store/sql/entity_older.sql", &uuids(sorted), millis(dedupe_ms));
-    Ok(rows.fetch_all(tx).await?.into_iter().map(|row| key(row.key)).collect())
 }
 
 /// How an entity stands of whose event it is unknown whether it was run.

@@ -118,7 +118,7 @@ pub async fn write_effects(
     let name = |rule: usize| rules.effects.get(rule).map_or("", |rule| &*rule.id);
     let status = |key: &Key, turn: Turn| match turn {
         Turn::Skip => Status::Skipped.as_str(),
-        Turn::Hold => Status::Held.as_str(),
+        Turn::Hold(_) => Status::Held.as_str(),
         Turn::Blocked => Status::Waiting.as_str(),
         Turn::Ready => match chosen(key) {
             Chosen::Waiting => Status::Waiting.as_str(),
@@ -142,6 +142,13 @@ pub async fn write_effects(
     let statuses: Vec<&str> = effects.iter().map(|(key, new)| status(key, new.turn)).collect();
     let suspect: Vec<_> = effects.iter().map(|(_, new)| new.suspect).collect();
     let blocked: Vec<_> = effects.iter().map(|(_, new)| new.turn == Turn::Blocked).collect();
+    let notes: Vec<Option<&str>> = effects
+        .iter()
+        .map(|(_, new)| match new.turn {
+            Turn::Hold(why) => Some(why.as_str()),
+            Turn::Ready | Turn::Blocked | Turn::Skip => None,
+        })
+        .collect();
     let claims = statuses.contains(&Status::Claimed.as_str());
     let rows = query_file!(
         "src/store/sql/effect_insert.sql",
@@ -163,6 +170,7 @@ pub async fn write_effects(
         &suspect,
         number,
         claims,
+        &notes as &[Option<&str>],
     )
     .fetch_all(tx)
     .await?;

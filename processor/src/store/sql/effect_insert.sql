@@ -21,13 +21,14 @@ SELECT u.key, u.event, u.lane, u.version, $15, u.ordinal, u.name, u.tenant, u.bu
             WHEN u.status = 'claimed' THEN now() END,
        CASE WHEN u.status = 'claimed' THEN now() END,
        CASE WHEN u.status = 'skipped' THEN now() END,
-       CASE WHEN u.status = 'skipped' THEN 'an effect that it comes after was not done' END,
+       CASE WHEN u.status = 'skipped' THEN 'an effect that it comes after was not done' ELSE u.note END,
        u.suspect, u.suspect,
        CASE WHEN u.suspect THEN (SELECT quiet_at FROM oncely.failover ORDER BY number DESC LIMIT 1) END
 FROM UNNEST($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::smallint[], $6::text[],
-            $7::text[], $8::text[], $9::uuid[], $10::bytea[], $11::text[], $12::text[], $13::boolean[], $16::boolean[])
+            $7::text[], $8::text[], $9::uuid[], $10::bytea[], $11::text[], $12::text[], $13::boolean[], $16::boolean[],
+            $19::text[])
      AS u (key, event, lane, version, ordinal, name, tenant, business_id, request_hash, request,
-           after_keys, status, blocked, suspect)
+           after_keys, status, blocked, suspect, note)
 WHERE (SELECT oncely.stands_at($17)) AND (NOT $18::boolean OR (SELECT oncely.may_claim($14)))
 ON CONFLICT DO NOTHING
 RETURNING key, fence
