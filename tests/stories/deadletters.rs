@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncely::crash::{Action, Order, Point, Side, Step};
 use oncely_rig::provider::{Fault, Rule};
 use oncely_tests::ledger::{Ending, Fate};
 use oncely_tests::wiring::{WEBHOOK_SECRETS, charge, hook, receipt, usage, webhook};
@@ -60,6 +61,34 @@ async fn b19_dead_letters_go_to_their_topic_byte_for_byte() {
     world.check_invariants().await;
     let (firsts, _) = world.deduplicated(&dlq).await;
     assert_eq!(firsts.len(), 3, "a replay makes no letters");
+}
+
+/// The brokers have the letter, and nobody has put that on record: it comes once more, and whoever reads the topic knows it
+/// by its id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w11_a_letter_whose_mark_was_lost_comes_again_under_its_id() {
+    let sent = ("letter-sent", Step::Publish, Side::After);
+    for (name, step, side) in [sent, ("letter-answered", Step::PublishCommit, Side::Before)] {
+        let wiring = wiring(name);
+        let mut world = World::plan(wiring).lease_ms(900).start().await;
+        let dlq = world.dlq();
+        world.kafka().create_topic(&dlq, 1, &[]).await.unwrap();
+        let order = Order { point: Point { step, side }, nth: 1, action: Action::Kill };
+        let armed = world.spawn_armed(order);
+        world.wait_ready(armed).await;
+        world.permit_crash();
+        let offset =
+            world.produce(&Record::tombstone("gone"), None, Fate::Parked("null_value")).await;
+        world.crashed(order).await;
+        assert_eq!(world.messages(&dlq).await.len(), 1, "{order}: the brokers have it");
+        world.run().await;
+        world.until("the letter again", async || world.messages(&dlq).await.len() >= 2).await;
+        world.settled().await;
+        let (firsts, repeats) = world.deduplicated(&dlq).await;
+        assert_eq!((firsts.len(), repeats), (1, 1), "{order}");
+        assert_eq!(firsts[0].header("__connect.errors.offset"), Some(offset.to_string()));
+        world.check_invariants().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
