@@ -25,7 +25,7 @@ CREATE TABLE oncely.connector (
 );
 
 -- By which words of its file a connector's keys are made, and were made before: what is on record under the keys of
--- other words is not found by those of now. `effect` is empty for the ids of events, which are part of every key. Workers that
+-- other words is not found by those of now. `effect` is empty for the ids of events, with the scope and tenant that are part of every key. Workers that
 -- run such a file renew `seen_at`, so keys of these words were made until then; since `first_at` no file of the connector was
 -- without the effect.
 CREATE TABLE oncely.key_rule (

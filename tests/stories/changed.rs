@@ -103,6 +103,7 @@ async fn r27_a_connector_by_a_new_name_does_not_do_all_again() {
     world.settled().await;
     world.stop_all().await;
     let before = world.wiring.name.clone();
+    world.sql("UPDATE oncely.connector SET registered_at = now() - interval '1 hour'").await;
     world.wiring.name = format!("{before}-anew");
     world.write_wiring();
     let checked = world.oncely(&["validate", "--live"]).await;

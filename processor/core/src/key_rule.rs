@@ -32,7 +32,7 @@ impl KeyRule {
         Self { effect: effect.map(Box::from), words, digest: hasher.finish() }
     }
 
-    /// That of the ids of a connector's events: they are part of every key.
+    /// That of the ids of a connector's events. Scope and tenant are part of every key as well.
     pub fn of_events(connector: &Connector) -> Self {
         let identity = &connector.identity;
         let tenant = identity.tenant.as_ref().map(|tenant| ("tenant", spelled(tenant)));
@@ -52,9 +52,34 @@ impl KeyRule {
     }
 }
 
-/// A path as all paths are spelled, so that `a["b"]` is `a.b`; anything else as it stands.
+/// A path as all paths are spelled, so that `a["b"]` is `a.b`; anything else as it stands, save white space that
+/// means nothing.
 fn spelled(expr: &Expr) -> String {
-    expr.as_path().map_or_else(|| expr.text().to_owned(), ToString::to_string)
+    expr.as_path().map_or_else(|| without_spaces(expr.text()), ToString::to_string)
+}
+
+/// Outside of quotes no white space but between two words, and there one space.
+fn without_spaces(text: &str) -> String {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut spelled = String::with_capacity(text.len());
+    let (mut quote, mut is_escaped, mut space) = (None, false, false);
+    for c in text.chars() {
+        if quote.is_none() && c.is_whitespace() {
+            space = true;
+            continue;
+        }
+        if std::mem::take(&mut space) && is_of_word(c) && spelled.ends_with(is_of_word) {
+            spelled.push(' ');
+        }
+        quote = match quote {
+            None => Some(c).filter(|c| matches!(c, '"' | '\'')),
+            Some(open) if c == open && !is_escaped => None,
+            open => open,
+        };
+        is_escaped = c == '\\' && !is_escaped;
+        spelled.push(c);
+    }
+    spelled
 }
 
 #[cfg(test)]
@@ -72,6 +97,10 @@ mod tests {
         let rules = [rule(&["event.data.order_id"]), rule(&[r#"event["data"]["order_id"]"#])];
         assert_eq!(rules[0], rules[1]);
         assert_eq!(rules[0].words, "`event.data.order_id`");
+        let rules = [rule(&[r#"event.a + ":  " + event.b"#]), rule(&[r#"event.a+":  "+event.b"#])];
+        assert_eq!(rules[0], rules[1]);
+        assert_ne!(rules[0].digest, rule(&[r#"event.a + ":" + event.b"#]).digest);
+        assert_eq!(without_spaces("a  in\n b ? 'x \\' y' : c"), "a in b?'x \\' y':c");
     }
 
     #[test]

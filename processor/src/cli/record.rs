@@ -71,7 +71,8 @@ fn identity(one: &Compiled, rules: &[EventRule]) -> Option<Diagnostic> {
         shown(&now.words)
     );
     let why = "a record that is read again, whose offset was not committed or that lies behind a rewind, is a new event \
-               by that: what it owes happens once more";
+               by that, and what it owes happens once more: all of it where `scope` or `tenant` is another one, else what has a \
+               `key` that is made of the id. A compensation finds nothing that was done under another scope or tenant";
     let help = "deploy it when all that was read is done (oncely progress list, oncely effects list), and rewind to no \
                 time before it; or put back what it was";
     let message = "events get other ids than they had: what is read again runs again".to_owned();

@@ -1,6 +1,6 @@
 //! `oncely rewind`: read a connector's topics once more from an earlier place.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::answer::{Answer, counted, shown, time, whole_table};
@@ -11,6 +11,9 @@ use crate::kafka::{Admin, TopicPartition};
 use crate::store::admin::key_rules;
 use crate::store::admin::rewind::{self, Stand};
 use crate::store::{Connection, StoreError};
+
+/// So long after a worker was seen with a file it may have run on by it; as `admin_rewind_older.sql` has it.
+const MAY_RUN_ON: TimeDelta = TimeDelta::minutes(2);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Rewind {
@@ -112,7 +115,7 @@ impl Rewind {
              first, or give --as-new to have it so",
             self.connector,
             shown(&words),
-            time(seen_at),
+            time(seen_at.checked_add_signed(MAY_RUN_ON).unwrap_or(seen_at)),
             shown(&now.words),
         )))
     }

@@ -75,8 +75,7 @@ impl Patience {
             () = moved => {}
             () = tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX)) => {}
         }
-        let source = sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
-        Err(StoreError::Unavailable { code: "silent".to_owned(), source: Said(source) }.into())
+        Err(StoreError::silent().into())
     }
 }
 
@@ -203,6 +202,8 @@ pub struct Session {
     connection: Option<PgConnection>,
     /// What [`Settings::moved`] was when the connection was made.
     made_at: u64,
+    /// The last connection got no answer.
+    unanswered: bool,
     /// Of what the connection leads to; see [`Session::generation`].
     generation: u64,
     /// See [`Session::number`].
@@ -212,7 +213,8 @@ pub struct Session {
 impl Session {
     pub fn new(settings: Settings, task: impl Into<String>) -> Self {
         let (connection, number) = (None, None);
-        Self { settings, task: task.into(), connection, made_at: 0, generation: 0, number }
+        let (made_at, unanswered, generation) = (0, false, 0);
+        Self { settings, task: task.into(), connection, made_at, unanswered, generation, number }
     }
 
     /// What the server calls this session's connections, without the name of the program.
@@ -231,7 +233,13 @@ impl Session {
             Some(_) | None => {
                 self.made_at = moved;
                 let connection = self.settings.connect(&self.task).await?;
-                self.meet(connection).await?
+                let connection = self.meet(connection).await?;
+                // Otherwise each session of this process would have to find out for itself, one after the other.
+                if std::mem::take(&mut self.unanswered) {
+                    self.database_moved();
+                    self.made_at = *self.settings.moved.borrow();
+                }
+                connection
             }
         };
         Ok(self.connection.insert(connection))
@@ -305,6 +313,7 @@ impl Session {
     /// Notes that the last transaction failed. Whatever it was, the next one gets a connection in a
     /// known state: the old one is closed unless the error says that the server is well.
     pub async fn failed(&mut self, error: &StoreError) {
+        self.unanswered |= error.is_silent();
         let broken = match error {
             StoreError::Unavailable { .. } | StoreError::Refused { .. } => true,
             // A BEGIN that waited in vain for its lock leaves a transaction open that nobody knows of.

@@ -388,3 +388,24 @@ async fn e1_a_transaction_that_was_left_idle_costs_a_connection_and_no_more() {
     session.failed(&error).await;
     session.connection().await.unwrap().execute("SELECT 1").await.unwrap();
 }
+
+/// A network that has forgotten connections tells nobody. What one session finds out after its patience is over, the
+/// others need not find out one after the other.
+#[tokio::test]
+async fn a_session_that_got_no_answer_and_then_one_spares_the_others_the_wait() {
+    let world = World::new().await;
+    let settings = Settings::parse(&world.url()).unwrap();
+    let [mut one, mut other] = ["one", "other"].map(|task| Session::new(settings.clone(), task));
+    let lives = [pid(&mut one).await, pid(&mut other).await];
+    one.failed(&StoreError::silent()).await;
+    assert_eq!(pid(&mut other).await, lives[1], "nobody has answered yet: the server may be away");
+    let new = pid(&mut one).await;
+    assert_ne!(new, lives[0]);
+    assert_ne!(pid(&mut other).await, lives[1]);
+    assert_eq!(pid(&mut one).await, new, "its own is new already");
+}
+
+async fn pid(session: &mut Session) -> i32 {
+    let connection = session.connection().await.unwrap();
+    sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(connection).await.unwrap()
+}

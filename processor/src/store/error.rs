@@ -29,6 +29,9 @@ const RENUMBERED: &str = "renumbered";
 /// a connection's error. No SQLSTATE is spelled so.
 const TLS: &str = "tls";
 
+/// In place of an SQLSTATE: nobody answered.
+const SILENT: &str = "silent";
+
 /// SQLSTATE lock_not_available: a lock was not to be had in time.
 const LOCKED: &str = "55P03";
 
@@ -101,6 +104,17 @@ impl StoreError {
     pub fn renumbered() -> Self {
         let source = Said(sqlx::Error::RowNotFound);
         Self::Refused { code: RENUMBERED.to_owned(), source }
+    }
+
+    /// No answer came for longer than the server itself lets anything take.
+    pub(super) fn silent() -> Self {
+        let source = sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+        Self::Unavailable { code: SILENT.to_owned(), source: Said(source) }
+    }
+
+    /// Whether nothing was heard, as of [`StoreError::silent`].
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self, Self::Unavailable { code, .. } if code == SILENT)
     }
 
     /// A lock that another transaction did not let go of in time: only what it holds was not to be had.

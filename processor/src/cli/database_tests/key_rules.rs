@@ -78,6 +78,8 @@ fn a_connector_by_a_new_name_is_found_and_one_of_its_own_is_not() {
     assert_eq!(codes(&world, &[shop("shop", &[])]), []);
     // In the middle of a deploy, and after it.
     let renamed = || [shop("store", &[])];
+    assert_eq!(codes(&world, &renamed()), [], "all begin here: it has done nothing yet");
+    world.sql("UPDATE oncely.connector SET registered_at = now() - interval '1 day'");
     assert_eq!(codes(&world, &renamed()), [Code::Renamed]);
     gone();
     let (code, said) = findings(&world, &renamed()).remove(0);
@@ -88,6 +90,17 @@ fn a_connector_by_a_new_name_is_found_and_one_of_its_own_is_not() {
         "{said}"
     );
     assert!(said.contains("where it is a connector of its own, write `scope: store`"), "{said}");
+    // One with fewer of its effects that ran later is less like it.
+    ran(&world, &shop("mails", &[("charge", "capture")]));
+    world.sql(
+        "UPDATE oncely.connector
+         SET registered_at = now() - interval '1 day', seen_at = now() - interval '5 minutes'
+         WHERE name = 'mails'",
+    );
+    assert!(findings(&world, &renamed())[0].1.contains("write `scope: shop`"));
+    world.sql(
+        "UPDATE oncely.connector SET seen_at = now() - interval '91 days' WHERE name = 'mails'",
+    );
     // Some of its effects are enough once it is gone; while it runs, others may have one of a name.
     let fewer = || [shop("store", &[("charge", "capture")])];
     assert_eq!(codes(&world, &fewer()), [Code::Renamed]);
