@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Programs of all crates at once: of one alone, dependencies would have other features, and be compiled once more.
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-stories test-servers test-units check format bench matrix soak servers
+.PHONY: help demo up test test-s test-others check format bench matrix soak servers
 
 help: ## Show this list
 	@echo 'Oncely: consume Kafka so that each business event has its effect once.'
@@ -23,21 +23,17 @@ up: servers ## Start a Kafka, a PostgreSQL and a provider to try things on, unti
 	$(CARGO) build --workspace --bin servers
 	@$(BUILT)/servers
 
-# Tests of servers wait more than they compute, so three parts run side by side: the stories, all other programs of
-# tests that start servers, and the units with the soak. JOBS=1 runs one after the other.
+# Tests of servers wait more than they compute, so two halves run side by side: targets whose names begin with
+# an s (stories and soak), and all others. JOBS=1 runs one after the other.
 test: servers ## Run all tests, on a real PostgreSQL and a real Kafka of their own
 	$(CARGO) test --workspace --no-run
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(or $(JOBS),3) --output-sync=target \
-		test-stories test-servers test-units
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(or $(JOBS),2) --output-sync=target test-s test-others
 
-test-stories:
-	$(CARGO) test --workspace --no-fail-fast --test 'st*'
+test-s:
+	$(CARGO) test --workspace --no-fail-fast --test 's*'
 
-test-servers:
-	$(CARGO) test --workspace --no-fail-fast --test '[!s]*'
-
-test-units:
-	$(CARGO) test --workspace --no-fail-fast --lib --bins --test 's[!t]*'
+test-others:
+	$(CARGO) test --workspace --no-fail-fast --lib --bins --test '[!s]*'
 
 check: ## What a change has to pass: format, lints, tests
 	$(CARGO) fmt --all --check
